@@ -531,8 +531,10 @@ def _spilled_pool_bytes(known: AccountFigures, wrong: list[str]) -> int | None:
         return None
     used = sum(pool.in_use or 0 for pool in known.pools)
     beyond = (used if used > known.total else held) - known.total
+    in_use = f", {format_bytes(used)} of it in use" if used > known.total else ""
+    in_use = "" if format_bytes(used) == format_bytes(held) else in_use
     wrong.append(
-        f"The pools have {format_bytes(held)}, and the device only {format_bytes(known.total)}: at least "
+        f"The pools have {format_bytes(held)}{in_use}, and the device only {format_bytes(known.total)}: at least "
         f"{format_bytes(beyond)} lie in system memory (spilled by the driver, or managed memory)."
     )
     return beyond

@@ -19,6 +19,7 @@ from bfcviz.analysis.stated_verdict import (
     StatedCause,
     buffer_of,
     device_use,
+    fits_by_count,
     has_own_allocator,
     is_in_server,
     is_padded,
@@ -239,7 +240,7 @@ _WHO_BY_FRAMEWORK: Final = {
     **dict.fromkeys(("ROCm", "PyTorch ROCm"), "rocm-smi --showpids"),
     **dict.fromkeys(("Vulkan", "OpenCL"), _DRIVER_TOOL),
     **dict.fromkeys(("PyTorch XPU", "oneAPI"), "xpu-smi ps"),
-    "PyTorch NPU": "npu-smi info",
+    **dict.fromkeys(("PyTorch NPU", "Ascend CANN"), "npu-smi info"),
     **dict.fromkeys(("Windows", "DirectML", "Unreal Engine"), "Task Manager lists them"),
     **dict.fromkeys(("WebGPU", "hashcat", "LAMMPS"), _DRIVER_TOOL),
 }
@@ -872,15 +873,11 @@ def _driver_call_advice(found: StatedFailure, judged: Judgement) -> Iterator[Adv
     if StatedCause.NOT_LACK_OF_MEMORY in {judged.cause, judged.second}:
         yield from _earlier_error_advice(found)
         return
-    if "ggml" in found.marks:
-        yield from _ggml_advice(found, judged)
+    rule = next((rule for mark, rule in _CALL_RULES.items() if mark in found.marks), None)
+    if rule is not None:
+        yield from rule(found, judged)
         return
-    if found.framework in _LEAVE_LIBRARIES:
-        yield {
-            AdviceWord.PREALLOCATION: f"Leave libraries a part of the device, {_LEAVE_LIBRARIES[found.framework]}."
-        }
-    if is_in_server(found) and not {"library", "nccl"} & found.marks:
-        yield from _server_full_advice(found)
+    yield from _room_beside_advice(found)
     if not has_own_allocator(found) and "nccl" not in found.marks and found.message == "cuda-call":
         yield from _smaller_request(found, _LESS_AT_ONCE)
     yield {
@@ -901,6 +898,45 @@ def _driver_call_advice(found: StatedFailure, judged: Judgement) -> Iterator[Adv
         wait = "AMD_SERIALIZE_KERNEL=3" if "ROCm" in found.framework else "CUDA_LAUNCH_BLOCKING=1"
         yield {AdviceWord.RECORD: f"Find the call: {wait} makes the traceback name the true line."}
     yield from _smaller_request(found, "Leave more of the device to libraries: a smaller batch or model.")
+
+
+def _room_beside_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
+    """How to leave more of the device to a call that was refused."""
+    if "cumem" in found.marks:
+        yield {
+            AdviceWord.FREE_CACHE: "Before wake_up(), free what a trainer holds on the same device: move its model and "
+            "optimizer to the system, then torch.cuda.empty_cache().",
+            AdviceWord.RAISE_LIMIT: f"Or let vLLM take less: a lower {_VLLM.share}.",
+        }
+    if found.framework in _LEAVE_LIBRARIES:
+        yield {
+            AdviceWord.PREALLOCATION: f"Leave libraries a part of the device, {_LEAVE_LIBRARIES[found.framework]}."
+        }
+    if is_in_server(found) and not {"library", "nccl"} & found.marks:
+        yield from _server_full_advice(found)
+    if {"library", "torch"} <= found.marks and "library_start" not in found.marks:
+        yield {
+            AdviceWord.FREE_CACHE: "Leave the library room: torch.cuda.empty_cache() before this step; for cuFFT also "
+            "torch.backends.cuda.cufft_plan_cache.clear(), or a lower max_size of that cache."
+        }
+
+
+def _pinned_call_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    yield {
+        AdviceWord.SYSTEM_MEMORY: "Pin less: pin_memory=False of the DataLoader (DeepSpeed's offload: "
+        '"pin_memory": false), fewer workers, a lower prefetch_factor. Look at free -g, ulimit -l (locked pages) and, '
+        "in WSL, memory= in .wslconfig."
+    }
+    yield _look_for_others_advice(found)
+
+
+def _new_context_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    """Nothing of this process lies on the device yet that could be smaller."""
+    yield _stop_others_advice(found)
+    yield {
+        AdviceWord.SMALLER_REQUEST: "If this process makes many contexts, let it destroy those that it no longer needs "
+        "(cuCtxDestroy), or use one again."
+    }
 
 
 _LESS_AT_ONCE: Final = "Give the program less to hold at once: a smaller problem, batch, image or model."
@@ -936,7 +972,11 @@ _LIMIT_OF: Final = {
 
 
 def _program_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
-    yield from _raise_limit_advice(found, judged)
+    if "no_context" in found.marks:
+        yield from _new_context_advice(found, judged)
+        return
+    if "one_buffer" not in found.marks:
+        yield from _raise_limit_advice(found, judged)
     if judged.cause is StatedCause.DRIVER_REFUSED:
         yield {
             AdviceWord.DRIVER_BUG: "Test the driver alone with one allocation of this size; look at ulimit -v "
@@ -1120,10 +1160,10 @@ def _tensorflow_recording_text(found: StatedFailure) -> str:
             "To see who holds it: RunOptions(report_tensor_allocations_upon_oom=True), and the whole log with its Bin "
             "and Chunk lines."
         )
-    return (
-        f"To see who holds it: run with {tensorflow.LOG_FAILURES} and keep the whole log: bfcviz opens its Bin and "
-        "Chunk lines."
-    )
+    run = (
+        "" if "in_use" in found.slack else f"run with {tensorflow.LOG_FAILURES} and "
+    )  # the level shows that it did
+    return f"To see who holds it: {run}keep the whole log: bfcviz opens its Bin and Chunk lines."
 
 
 def _jax_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
@@ -1431,7 +1471,18 @@ def _ggml_host_advice(found: StatedFailure, judged: Judgement) -> Iterator[Advic
     }
 
 
-def _ggml_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+def _ggml_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
+    if "one_buffer" not in found.marks:
+        yield from _ggml_less_advice(found, judged)
+        return
+    yield from (each for each in _ggml_less_advice(found, judged) if AdviceWord.OTHER_PROCESSES not in each)
+    yield {
+        AdviceWord.RAISE_LIMIT: "vulkaninfo shows the limit (maxMemoryAllocationSize); where the driver gives more "
+        "than it says, GGML_VK_FORCE_MAX_ALLOCATION_SIZE sets another."
+    }
+
+
+def _ggml_less_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
     words = _ggml_words(found)
     buffer = "compute" if "pool" in found.marks else buffer_of(found)
     if buffer == "compute":
@@ -1621,6 +1672,11 @@ _MORE_OF_JOB: Final = (
 
 _HOST_TEXTS: Final = {
     **dict.fromkeys(("host-slurm", "host-slurm-limit"), _MORE_OF_JOB),
+    "host-pbs": f"Ask for more memory (-l mem=... or -l select=1:mem=...), or use less of it: {_LESS_SYSTEM}.",
+    "host-lsf": f"Ask for more memory (bsub -M, and -R 'rusage[mem=...]'), or use less of it: {_LESS_SYSTEM}.",
+    "host-systemd": "Look at the lines of the kernel (journalctl -k | grep -i oom): they say whether a limit was "
+    "reached. If so, raise it: MemoryMax= of the unit (systemctl show -p MemoryMax UNIT); else use a smaller model, "
+    "or add memory.",
     "host-kubernetes": "Raise resources.limits.memory of the container, and requests.memory with it, so that its pod "
     f"is placed where so much is free (kubectl top pod shows what it uses); or use less: {_LESS_SYSTEM}.",
     "host-docker": "Give the container more (docker run --memory=..., mem_limit in compose), or use less: "
@@ -1634,6 +1690,9 @@ _HOST_TEXTS: Final = {
     "host-dask-lost": "Look in the logs of the workers how they ended. If memory ran out: use smaller partitions or "
     "chunks, or give each worker more (fewer workers, a larger memory_limit).",
     "host-oomd": f"Close other programs, or use less system memory: {_LESS_SYSTEM}. oomctl shows the limits.",
+    "host-kaggle": f"Use less system memory: {_LESS_SYSTEM}; delete what is no longer needed, and gc.collect().",
+    "host-jupyter": "Look at the lines of the server, and at dmesg -T | grep -i -E 'oom|killed process'. If memory ran "
+    f"out, use less of it: {_LESS_SYSTEM}. As a script (jupyter nbconvert --to script) a crash prints its reason.",
     "host-colab": f"Use less system memory: {_LESS_SYSTEM}; load a model with low_cpu_mem_usage=True; or choose a "
     "runtime with more of it.",
     "host-invoked": "Look at the lines of the kernel after this one (dmesg -T): they list what each process held, and "
@@ -1677,11 +1736,7 @@ def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[Adv
         }
         return
     if found.message in BY_SIGNAL:
-        rest = " Of a container ask kubectl describe pod or docker inspect (OOMKilled)."
-        yield {
-            AdviceWord.RECORD: "Ask the system: dmesg -T | grep -i -E 'oom|killed process', or the batch "
-            f"system's report of the job.{rest if found.message == 'host-exit' else ''}"
-        }
+        yield from _signal_advice(found)
     if len(found.shape) > 2 and (found.fact("requested") or 0) >= _LARGE_ARRAY:
         yield {
             AdviceWord.SHAPE_BUG: f"Look where the shape {found.shape} comes from: so large an array often has one "
@@ -1699,6 +1754,25 @@ def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[Adv
             AdviceWord.SYSTEM_MEMORY: f"{first} less system memory: fewer workers of the data loader, {parts}; or add "
             "memory."
         }
+
+
+def _signal_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
+    """Who ended a process by SIGKILL: the text says at most how it was started."""
+    if "compiler" in found.marks:
+        yield {
+            AdviceWord.SYSTEM_MEMORY: "Compile fewer files at once, each takes system memory: MAX_JOBS=2 with pip and "
+            "PyTorch's extensions, make -j2; or add memory."
+        }
+    if "timeout" in found.marks:
+        yield {
+            AdviceWord.RECORD: "Give `timeout` more time, and look whether the program then ends by itself."
+        }
+    of_container = found.message == "host-exit" and "below_limit" not in found.marks
+    rest = " Of a container ask kubectl describe pod or docker inspect (OOMKilled)." if of_container else ""
+    yield {
+        AdviceWord.RECORD: "Ask the system: dmesg -T | grep -i -E 'oom|killed process', or the batch system's report "
+        f"of the job.{rest}"
+    }
 
 
 _HALVED: Final = {
@@ -1741,7 +1815,12 @@ def _soft_failure_advice(found: StatedFailure, judged: Judgement) -> Iterator[Ad
             AdviceWord.KV_CACHE: "If it happens often: raise --schedule-conservativeness, so that fewer requests are "
             f"taken at once, or give the KV cache more ({_SGLANG.share})."
         }
-    if found.message == "ollama-offload":
+    if found.message == "ollama-offload" and fits_by_count(found):
+        yield {
+            AdviceWord.OTHER_PROCESSES: "Look at what is loaded (ollama ps), stop it (ollama stop), and load the model "
+            "again."
+        }
+    elif found.message == "ollama-offload":
         yield {
             AdviceWord.SEQUENCE: f"Lower {_OLLAMA.context}, so that layers fit the GPU; or set how many shall lie "
             f"there: {_OLLAMA.layers}."
@@ -1750,6 +1829,14 @@ def _soft_failure_advice(found: StatedFailure, judged: Judgement) -> Iterator[Ad
     if found.message == "ggml-buffer":
         yield from (_ggml_host_advice if "host" in found.marks else _ggml_advice)(found, judged)
 
+
+_CALL_RULES: Final[Mapping[str, Rule]] = {
+    "ggml": _ggml_advice,
+    "onnx_pool": _onnx_advice,
+    "pin_memory": _pinned_call_advice,
+    "no_context": _new_context_advice,
+}
+"""A mark of a refused call -> its advice; the first that fits."""
 
 _PLAIN: Final = frozenset({_cupy_advice, _rmm_advice, _onnx_advice})
 """Rules that do not look at the size of the request."""
@@ -1791,9 +1878,10 @@ _OF_TEXT: Final[Mapping[str, Rule]] = {
     "program-encoder": _encoder_advice,
     "torch-xpu-block": _extension_limit_advice,
     "torch-size": _torch_size_advice,
+    "torch-cpu": _below_zero_advice,
     "torch-nvml": _torch_nvml_advice,
     **dict.fromkeys(("torch-mps", "torch-mps-buffer"), _mps_advice),
-    **dict.fromkeys(("metal-command", "metal-refused"), _metal_command_advice),
+    **dict.fromkeys(("metal-command", "metal-refused", "torch-mps-private"), _metal_command_advice),
     "vllm-start": _vllm_start_advice,
     "vllm-warmup": _vllm_warmup_advice,
 }

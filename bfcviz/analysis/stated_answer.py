@@ -23,14 +23,19 @@ _COUNTS: Final = {
 }  # fmt: skip
 """Facts that are no bytes."""
 
-_REFUSED: Final = {"host-shared", "host-mapping", "host-cpp"}
+_REFUSED: Final = {"host-shared", "host-mapping", "host-cpp", "host-jupyter"}
 _ENDED: Final = {
     **{entry.name: "ended a process" for entry in HOST if entry.name not in _REFUSED},
-    **dict.fromkeys(("host-slurm-limit", "host-dask-lost", "program-dispatch"), "failed"),
+    **dict.fromkeys(("host-slurm-limit", "host-dask-lost", "host-jupyter", "program-dispatch"), "failed"),
 }
 """A text that tells of no request -> what happened."""
 
-_OPERATIONS: Final = {"host-killed": "program", "host-ray": "task", "trtllm-executor": "component"}
+_OPERATIONS: Final = {
+    "host-killed": "program",
+    "host-systemd": "unit",
+    "host-ray": "task",
+    "trtllm-executor": "component",
+}
 """A text -> what it names."""
 
 
@@ -61,7 +66,9 @@ class StatedFailureAnswer:
             others = sum(processes.values()) if processes else None
             figures = replace(figures, free=figures.free_at_start, free_at_start=None, others=others)
         found = account_of(figures)
-        return None if found.total is None and len(found.parts) < 2 else found
+        # The parts in vLLM's report are not those of an account.
+        is_empty = found.total is None or "weights" in stated.facts
+        return None if is_empty and len(found.parts) < 2 else found
 
     @property
     def headline(self) -> str:
@@ -121,7 +128,10 @@ class StatedFailureAnswer:
         rows = []
         for name, number in stated.facts.items():
             text = f"{number:,}" if name in _COUNTS else format_bytes(number, 2)
-            rows.append(f"  {name.replace('_', ' '):<22}{text:>12}  {counts(stated.message, name)}".rstrip())
+            what = counts(stated.message, name)
+            if name == "allocated" and stated.fact("private_pools"):
+                what += ", and the free memory of private pools"
+            rows.append(f"  {name.replace('_', ' '):<22}{text:>12}  {what}".rstrip())
         for pid, size in stated.processes.items():
             rows.append(f"  {f'process {pid}':<22}{format_bytes(size, 2):>12}")
         if stated.shape:

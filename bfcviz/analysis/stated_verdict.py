@@ -383,10 +383,12 @@ def _torch_spilled_verdict(found: StatedFailure, _request: int, use: DeviceUse) 
     total = found.fact("device_total")
     if total is None or use.pool is None or not use.pool > total * 1.01:
         return None
+    held, used = use.pool, found.fact("allocated") or 0
+    in_use = f", {_size(used)} of it in use," if used > total and _size(used) != _size(held) else ""
     return Judgement(
         StatedCause.SPILLED,
-        f"{_size(use.pool)} are allocated on a device of {_size(total)}: the driver moved at least "
-        f"{_size(use.pool - total)} into system memory, until that ended, too.",
+        f"{_size(held)}{in_use} are allocated on a device of {_size(total)}: the driver moved at least "
+        f"{_size((used if in_use else held) - total)} into system memory, until that ended, too.",
         StatedCause.CAPACITY,
     )
 
@@ -790,13 +792,14 @@ def _pool_in_pieces_verdict(found: StatedFailure, request: int, limit: int, used
         )
     piece = "" if largest is None else f"; the largest free chunk has {_size(largest)}"
     free = (pool if pool is not None else limit) - used
+    about = "about " if "in_use" in found.slack else ""
     is_one = "one_region" in found.marks
     region = (
         " The pool is one region, which it took at the start: chunks in use lie between." if is_one else ""
     )
     return Judgement(
         StatedCause.CACHED_FRAGMENTATION,
-        f"{_size(request)} were asked and {_size(max(0, free))} are free under the limit of {_size(limit)}, but "
+        f"{_size(request)} were asked and {about}{_size(max(0, free))} are free under the limit of {_size(limit)}, but "
         f"not in one piece{piece}.{region}",
         StatedCause.CAPACITY if is_one else StatedCause.OTHER_PROCESS,
     )
@@ -1008,10 +1011,13 @@ _BUFFERS: Final = {"compute": "compute buffer", "kv": "KV cache", "weights": "bu
 
 def buffer_of(found: StatedFailure) -> str:
     """Which buffer of ggml was refused: `compute`, `kv`, `weights`, or "" where the text does not tell."""
-    return next((name for name in _BUFFERS if name in found.marks), "")
+    left = found.marks - ({"weights"} if "given_weights" in found.marks else set())
+    return next((name for name in _BUFFERS if name in left), "")
 
 
 def _ggml_verdict(found: StatedFailure) -> Judgement:
+    if "one_buffer" in found.marks:
+        return _largest_buffer_verdict(found)
     request, free = found.fact("requested"), found.fact("device_free_at_start")
     asked = _request_words(found, f"A {_BUFFERS.get(buffer_of(found), 'buffer')}")
     if request is not None and free is not None and request > free:
@@ -1170,24 +1176,55 @@ def _driver_call_verdict(found: StatedFailure) -> Judgement:
             "free, and who holds the rest, is not in the text.",
             StatedCause.OTHER_PROCESS,
         )
-    if "library_start" in found.marks:
-        return _undecided(
-            "cuBLAS could not allocate what it needs to start. Most often too little of the device is free for it; an "
-            "earlier error of a kernel, such as an index out of range, says the same. There is no number in the text."
-        )
+    told = next((judged for mark, judged in _CALL_VERDICTS.items() if mark in found.marks), None)
+    if told is not None:
+        return told
     if has_own_allocator(found):
         return _outside_allocator_verdict(found)
-    what = "The driver refused memory to the program, or to a library that it uses."
-    if "mxnet_pool" in found.marks:
-        what = "MXNet's pool asked the driver for more, and was refused."
-    elif "cupy" in found.marks:
-        what = (
-            "A library of CUDA was refused memory for its work, outside of the pool of CuPy, which keeps what its "
-            "arrays no longer need."
-        )
-    elif "storage" in found.marks:
-        what = "Torch asked the driver for the storage of a tensor, and was refused."
-    return _undecided(f"{what} How much was asked, and how much was free, is not in the text.")
+    request = found.fact("requested")
+    amount = "memory" if request is None else _size(request)
+    what = next(
+        (text for mark, text in _CALL_TEXTS.items() if mark in found.marks),
+        f"The driver refused {amount} to the program, or to a library that it uses.",
+    )
+    missing = "How much was asked, and how much was free," if request is None else "How much was free"
+    return _undecided(f"{what} {missing} is not in the text.")
+
+
+_NO_CONTEXT: Final = _undecided(
+    "The driver could not make a context on the device, which a process needs before it can hold anything there. Most "
+    "often other processes hold the device; a process that made very many contexts is told the same. There is no "
+    "number in the text.",
+    StatedCause.OTHER_PROCESS,
+)
+
+_CALL_VERDICTS: Final = {
+    "library_start": _undecided(
+        "cuBLAS could not allocate what it needs to start. Most often too little of the device is free for it; an "
+        "earlier error of a kernel, such as an index out of range, says the same. There is no number in the text."
+    ),
+    "pin_memory": _undecided(
+        "The call asked for pinned system memory, from which the GPU copies: system memory ran out, or what the "
+        "process may lock of it; seldom the device, on which the thread may need a context. There is no number in the "
+        "text.",
+        StatedCause.HOST_MEMORY,
+    ),
+    "no_context": _NO_CONTEXT,
+}
+"""A mark of a refused call -> the verdict on it; the first that fits."""
+
+_CALL_TEXTS: Final = {
+    "cumem": "vLLM's allocator for its sleep mode, which holds weights and KV cache, asked the driver for more, at the "
+    "start or when it woke up, and was refused.",
+    "onnx_pool": "ONNX Runtime asked the driver for memory, and was refused.",
+    "mxnet_pool": "MXNet's pool asked the driver for more, and was refused.",
+    "cupy": "A library of CUDA was refused memory for its work, outside of the pool of CuPy, which keeps what its "
+    "arrays no longer need.",
+    "driver_call": "The driver refused memory to a call of PyTorch's: of its allocator with expandable segments, or "
+    "for memory that several devices share.",
+    "storage": "Torch asked the driver for the storage of a tensor, and was refused.",
+}
+"""A mark of a refused call -> who asked; the first that fits."""
 
 
 def _outside_allocator_verdict(found: StatedFailure) -> Judgement:
@@ -1198,6 +1235,11 @@ def _outside_allocator_verdict(found: StatedFailure) -> Judgement:
             f"{what} call outside of PyTorch's allocator returned out of memory. A server takes a share of the device "
             "for weights and KV cache; most often that leaves too little outside of it, for CUDA graphs, contexts and "
             "libraries. There is no number in the text."
+        )
+    if "library" in found.marks:
+        return _undecided(
+            "A library of CUDA was refused memory for its work, outside of the framework's allocator. Most often that "
+            "holds most of the device and leaves the library too little. There is no number in the text."
         )
     return _undecided(
         "A call outside of the framework's allocator returned out of memory: for a context, a workspace, a graph, "
@@ -1214,7 +1256,8 @@ _OWN_ALLOCATOR: Final = frozenset(
 
 def has_own_allocator(found: StatedFailure) -> bool:
     """Whether a refused call of the driver was one outside of the framework's allocator."""
-    if {"saver", "storage"} & found.marks:  # torch_memory_saver allocates in PyTorch's place
+    # torch_memory_saver and vLLM's cumem allocate in PyTorch's place
+    if {"saver", "storage", "cumem", "driver_call", "onnx_pool"} & found.marks:
         return False
     return bool(_OWN_ALLOCATOR & found.marks) or found.framework.startswith("PyTorch")
 
@@ -1439,7 +1482,11 @@ def _opencl_verdict(found: StatedFailure) -> Judgement:
 
 
 def _program_call_verdict(found: StatedFailure) -> Judgement:
-    """Of a program that prints no number: what it says beyond a refusal."""
+    """Of a program that prints no number, or only those of one buffer: what it says beyond a refusal."""
+    if "one_buffer" in found.marks:
+        return _largest_buffer_verdict(found)
+    if "no_context" in found.marks:
+        return _NO_CONTEXT
     said = next((text for mark, text in _PROGRAM_CALLS.items() if mark in found.marks), "")
     return _undecided(
         f"{said or f'{found.framework} was refused memory of the GPU.'} How much was asked, and how much was free, is "
@@ -1448,6 +1495,7 @@ def _program_call_verdict(found: StatedFailure) -> Judgement:
 
 
 _PROGRAM_CALLS: Final = {
+    "cann": "CANN was refused memory of the device.",
     "counted": "hashcat counted that the attack needs more memory than the device, a GPU or the processor, lets it "
     "allocate.",
     "shared_host": "Blender got no memory of the GPU, nor any of the system that the GPU could read instead.",
@@ -1515,6 +1563,12 @@ def _host_memory_verdict(found: StatedFailure) -> Judgement:
     if found.message in BY_SIGNAL or ENTRIES[found.message] in HOST:
         return _told_by_system_verdict(found)
     request = found.fact("requested")
+    asked = found.facts.get("requested", 0)
+    if found.message == "torch-cpu" and asked >= IMPOSSIBLE:
+        return Judgement(
+            StatedCause.REQUEST_EXCEEDS_DEVICE,
+            f"{_size(asked)} of system memory in one request: no system has so much. A shape or an index is wrong.",
+        )
     what = (
         "System memory was refused" if request is None else f"{_size(request)} of system memory were refused"
     )
@@ -1529,6 +1583,19 @@ def _told_by_system_verdict(found: StatedFailure) -> Judgement:
     """Of a text that says itself what it means, or only that a process was ended."""
     if found.message in BY_SIGNAL:
         code = "Exit code 137 is 128 + 9: a" if found.message == "host-exit" else "A"
+        if "timeout" in found.marks:
+            return _undecided(
+                f"{code} process was ended by SIGKILL (signal 9), and the text has a `timeout` that sends it when the "
+                "time is over: most likely that ended the process, not a lack of memory.",
+                StatedCause.NOT_LACK_OF_MEMORY,
+            )
+        if "below_limit" in found.marks:
+            return _undecided(
+                f"{code} process was ended by SIGKILL (signal 9). `OOMKilled` is false in the text: hardly by the "
+                "limit of its container, but by the system because its memory, not GPU memory, ran out, by docker "
+                "stop or docker kill, or by a person.",
+                StatedCause.HOST_MEMORY,
+            )
         return _undecided(
             f"{code} process was ended by SIGKILL (signal 9): by the system because system memory, not GPU memory, ran "
             "out, by the limit of a container or a batch system, by its launcher, or by a person. The text does not "
@@ -1586,6 +1653,27 @@ def _soft_wired_text(found: StatedFailure) -> str:
     return f"more is allocated than Metal recommends for one process{sizes}: a warning, not a failure"
 
 
+def _soft_pinned_text(found: StatedFailure) -> str:
+    request = found.fact("requested")
+    what = "pinned system memory was" if request is None else f"{_size(request)} of pinned system memory were"
+    return f"{what} refused, and ordinary memory serves instead: not a failure"
+
+
+def fits_by_count(found: StatedFailure) -> bool:
+    """Whether Ollama counts at least as much free on the device as it needs there."""
+    needed, free = found.fact("device_needed"), found.fact("device_available")
+    return needed is not None and free is not None and needed <= free
+
+
+def _soft_offload_text(found: StatedFailure) -> str:
+    why = "by the count of what is needed and free there"
+    if fits_by_count(found):
+        why = "though by its count no more is needed than is free there, so that these numbers are not the reason"
+    if "not_returned" in found.marks:
+        why += ", and a model before it had not given its memory back in time"
+    return f"no layer of the model lies on the GPU, {why}: not a failure, but slower"
+
+
 def _soft_tactic_text(found: StatedFailure) -> str:
     workspace = _request_words(found, "a workspace")
     return f"{workspace} was refused, and the builder leaves out that way to compute a layer: not a failure"
@@ -1594,6 +1682,8 @@ def _soft_tactic_text(found: StatedFailure) -> str:
 _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
     "ggml-buffer": _soft_buffer_text,
     "ggml-wired": _soft_wired_text,
+    "ggml-pinned": _soft_pinned_text,
+    "ollama-offload": _soft_offload_text,
     **dict.fromkeys(("torch-summary", "torch-stats"), _soft_counters_text),
     **dict.fromkeys(("nvidia-smi", "tf-device", "ggml-device"), _soft_table_text),
     **dict.fromkeys(("trt-tactic", "trt-skipped", "trt-memory"), _soft_tactic_text),
@@ -1602,14 +1692,12 @@ _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
 _SOFT_TEXTS: Final[Mapping[str, str]] = {
     "tf-refused": "the driver refused to let the pool grow by {requested}; the pool tries less, again and again, and "
     "no request failed in this text: not a failure",
+    "tf-large": "a request of {requested} of system memory is more than 10 % of it, or of what was free: a warning, "
+    "not a failure",
     "sglang-retract": "the KV cache was full, and the server put requests back and computes them again later: not a "
-    "failure, but slower",
-    "ollama-offload": "no layer of the model lies on the GPU, by the count of what is needed and free there: not a "
     "failure, but slower",
     "xla-remat": "a warning of the compiler, which could not bring the program below {limit}: not a failure, the "
     "program may still run",
-    "ggml-pinned": "{requested} of pinned system memory were refused, and ordinary memory serves instead: not a "
-    "failure",
     "cuda-shared": "one way to compute a kernel needs {requested} of shared memory, more than a kernel may use, and "
     "the compiler leaves it out: not a failure",
 }
@@ -1620,6 +1708,10 @@ _FIXED: Final[Mapping[str, Judgement]] = {
         StatedCause.REQUEST_EXCEEDS_DEVICE,
         "The request is 1 EiB or more: a size is negative or overflowed, or the shape is wrong. PyTorch did not ask "
         "the driver, and the memory of the device has nothing to do with it.",
+    ),
+    "torch-mps-private": _undecided(
+        "Metal gave PyTorch no buffer of this size that only the GPU uses: what is in use and this buffer are together "
+        "more than the system leaves to the GPU, or the buffer is too large. What was in use is not in the text."
     ),
     "torch-nvml": _undecided(
         "PyTorch's allocator was refused, and NVML refused the query for the message, as on a MIG slice, in a "

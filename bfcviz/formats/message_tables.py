@@ -13,6 +13,10 @@ from bfcviz.formats.messages import Message, Number, Role
 # ------------------------------------------------------------------------------
 # Texts of drivers and systems: a CUDA call that failed without numbers, system memory, and nvidia-smi's table.
 
+_CONTEXT: Final = dict.fromkeys(
+    ("cuCtxCreate", "DevicePrimaryCtxRetain", "torch._C._cuda_init()"), "no_context"
+)
+
 SYSTEM: Final = (
     Message(
         "metal-buffer",
@@ -63,9 +67,10 @@ SYSTEM: Final = (
         "A call of the CUDA or HIP runtime, or of cuBLAS, cuDNN, cuFFT, cuSOLVER or NCCL, returned out of memory. In "
         "PyTorch it is one "
         "outside of its allocator: for a context, a workspace, a graph, or pinned memory. With `in function alloc` it "
-        "is ggml's pool for intermediate results. Only NCCL prints how much it asked for.",
+        "is ggml's pool for intermediate results. Only NCCL and Kokkos print how much they asked for.",
         (
             "CUDA error: out of memory",
+            "CUDA driver error: out of memory",
             "CUDA Error: out of memory",
             "Error out of memory at line {number} in file",
             "CUDA error !!!!! <out of memory>",
@@ -111,19 +116,26 @@ SYSTEM: Final = (
             "hipErrorOutOfMemory",
             "HIP_ERROR_OutOfMemory",
             "ErrorOutOfDeviceMemory",
+            "VK_ERROR_OUT_OF_DEVICE_MEMORY",
+            "VkResult: ERROR_OUT_OF_DEVICE_MEMORY",
             "UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY",
         ),
         "CUDA runtime and driver, cudaErrorMemoryAllocation (2)",
         numbers=(
             Number(
                 "requested",
-                "bytes that NCCL asked for",
-                ("Failed to CUDA calloc {number} bytes", "Failed to CUDA calloc async {number} bytes"),
+                "bytes that NCCL or Kokkos asked for",
+                (
+                    "Failed to CUDA calloc {number} bytes",
+                    "Failed to CUDA calloc async {number} bytes",
+                    "Allocation of size {size} failed, likely due to insufficient memory",
+                ),
             ),
         ),
         marks={
             **dict.fromkeys(("torch", "TORCH_USE_CUDA_DSA", "TORCH_USE_HIP_DSA", "THC"), "torch"),
-            "CUDA kernel errors might be": "torch",
+            **dict.fromkeys(("CUDA kernel errors might be", "CUDA driver error:"), "torch"),
+            "driver error: out": "driver_call",
             "THCStorage": "storage",
             "when calling `cublas": "torch",
             "`cublasCreate": "library_start",
@@ -135,12 +147,16 @@ SYSTEM: Final = (
             **dict.fromkeys(("ggml", "llama"), "ggml"),
             "in function alloc": "pool",
             "onnxruntime": "onnx",
+            **dict.fromkeys(("cuda/cuda_allocator.cc", "cuda\\cuda_allocator.cc"), "onnx_pool"),
+            "cumem_allocator": "cumem",
+            **dict.fromkeys((".pin_memory(", "CachingHostAllocator"), "pin_memory"),
+            **_CONTEXT,
             **dict.fromkeys(("NCCL WARN C", "NCCL WARN Failed to C", "Cuda failure 2 '"), "nccl"),
             **dict.fromkeys(("mxnet", "MXNet"), "mxnet"),
             **dict.fromkeys(("pooled_storage_manager", "MXNetError: cudaMalloc"), "mxnet_pool"),
         },
         behind=400,
-        device=("current device: {number}, in function", "[{number}] {word} NCCL WARN"),
+        device=("current device: {number}, in function", "[{number}] {word} NCCL WARN", "; GPU={number} ;"),
         is_weak=True,
     ),
     Message(
@@ -450,9 +466,16 @@ HOST: Final = (
             "terminated: signal: killed",
             "zsh: killed ",
             "line {number}: {number} Killed ",
+            "exited on signal 9 (Killed)",
+            "Killed signal terminated program",
+            "Negsignal.SIGKILL",
+            "was killed by signal 9",
+            "terminated by signal SIGKILL",
+            "code=killed, status=9/KILL",
         ),
-        "Python's subprocess, torch/multiprocessing/spawn.py, joblib, Ollama, time, shells",
-        marks=_HOST,
+        "Python's subprocess, torch/multiprocessing/spawn.py, joblib, Ollama, time, shells, mpirun, gcc, Airflow, "
+        "Dask, systemd",
+        marks={**_HOST, "signal terminated program": "compiler"},
         is_weak=True,
     ),
     Message(
@@ -468,10 +491,11 @@ HOST: Final = (
             "finished with exit code 137",
             "exit status 137",
             "exitCode{sep}137",
+            "exit_status{sep}137",
             "non-zero exit (137)",
             "] Error 137",
         ),
-        "kubectl, docker, make, PyCharm, GitHub Actions",
+        "kubectl, docker, make, PyCharm, GitHub Actions, Grid Engine's qacct",
         marks=_HOST,
         is_weak=True,
         is_alone=True,
@@ -497,8 +521,9 @@ HOST: Final = (
             "exceeded memory limit ({number} > {number}), being killed",
             "task {number}: Out Of Memory",
             "OUT_OF_MEMORY (exit code",
+            "OUT_OF_ME+",
         ),
-        "slurmstepd, srun, seff",
+        "slurmstepd, srun, seff, sacct",
         numbers=(
             Number("memory_used", "what the job used", ("exceeded memory limit ({number}",), unit="K"),
             Number("memory_total", "its limit", ("> {number}), being killed",), unit="K"),
@@ -514,6 +539,36 @@ HOST: Final = (
         "slurmstepd (until 2018)",
         marks=_HOST,
         is_weak=True,
+    ),
+    Message(
+        "host-pbs",
+        "PBS",
+        "The job reached its limit of system memory, and PBS ended it. It is not GPU memory.",
+        ("PBS: job killed: mem {number}kb exceeded limit {number}kb",),
+        "pbs_mom",
+        numbers=(
+            Number("memory_used", "what the job used", ("killed: mem {size} exceeded",)),
+            Number("memory_total", "its limit", ("exceeded limit {size}",)),
+        ),
+        marks=_HOST,
+    ),
+    Message(
+        "host-lsf",
+        "LSF",
+        "The job reached its limit of system memory, and LSF ended it. It is not GPU memory.",
+        ("TERM_MEMLIMIT: job killed after reaching LSF memory usage limit",),
+        "bjobs, bhist, the mail of LSF",
+        marks=_HOST,
+    ),
+    Message(
+        "host-systemd",
+        "systemd",
+        "The system ended a process of a unit because system memory, or what the unit or a group above it may use of "
+        "it, ran out. It is not GPU memory.",
+        ("A process of this unit has been killed by the OOM killer", "Failed with result 'oom-kill'"),
+        "systemd/src/core/unit.c",
+        marks=_HOST,
+        behind=160,
     ),
     Message(
         "host-kubernetes",
@@ -612,6 +667,24 @@ HOST: Final = (
         marks=_HOST,
     ),
     Message(
+        "host-kaggle",
+        "Kaggle",
+        "The notebook used all system memory of its machine, and was started again. It is not GPU memory.",
+        ("Your notebook tried to allocate more memory than is available",),
+        "Kaggle",
+        marks=_HOST,
+    ),
+    Message(
+        "host-jupyter",
+        "Jupyter",
+        "The process behind a notebook ended without a word: most often the system ended it because system memory, not "
+        "GPU memory, ran out; a crash of a library says the same.",
+        ("The kernel appears to have died", "The kernel for {word} appears to have died"),
+        "Jupyter",
+        marks=_HOST,
+        is_weak=True,
+    ),
+    Message(
         "host-invoked",
         "Linux",
         "A program asked for system memory, none was left in the machine or in its container, and the system chose a "
@@ -643,9 +716,11 @@ HOST: Final = (
         (
             "unable to mmap {number} bytes from file {word} Cannot allocate memory (12)",
             "[Errno 12] Cannot allocate memory",
+            "Cannot allocate memory (os error 12)",
+            "code: 12, kind: OutOfMemory",
             "fork: Cannot allocate memory",
         ),
-        "Linux, ENOMEM; aten/src/ATen/MapAllocator.cpp",
+        "Linux, ENOMEM; aten/src/ATen/MapAllocator.cpp; Rust (safetensors, tokenizers, Polars)",
         numbers=(Number("requested", "bytes of the mapping", ("unable to mmap {number} bytes",)),),
         marks=_HOST,
         is_weak=True,
@@ -680,6 +755,9 @@ CALLS: Final = {
     "UR_RESULT": "oneAPI",
     "ErrorOutOfDeviceMemory": "Vulkan",
     "vkAllocateMemory": "Vulkan",
+    "VK_ERROR": "Vulkan",
+    "VkResult": "Vulkan",
+    "Memory_Allocation_Failure": "Ascend CANN",
     "WebGPU": "WebGPU",
     "Out of memory in": "Blender",
     "System is out of GPU": "Blender",
@@ -689,7 +767,7 @@ CALLS: Final = {
     "Not enough allocatable": "hashcat",
     "Not enough GPU memory to match": "COLMAP",
     "Insufficient memory on accelerator": "LAMMPS",
-    "out of video memory": "Unreal Engine",
+    **dict.fromkeys(("out of video memory", "Out of video memory"), "Unreal Engine"),
 }
 """How the error of a call begins -> whose it is; the first that fits, all others are CUDA's."""
 
@@ -712,6 +790,7 @@ SMI_PROCESS: Final = re.compile(
 
 
 NAMED: Final = {
+    "host-systemd": re.compile(r"([\w@.:\\-]{1,80}\.(?:service|scope|slice)): (?:A process|Failed)"),
     "host-ray": re.compile(r"\(task ID: \w{1,80}, name=([^,\n]{1,80}), pid="),
     "trtllm-executor": re.compile(r"component could not be created:\s{1,9}(KV cache|[\w-]{1,40})"),
 }
@@ -758,7 +837,11 @@ GGML: Final = (
             Number(
                 "requested_printed",
                 "the same, rounded",
-                ("allocating {number} MiB", "size = {number} MiB", "attempted to allocate {number} MB"),
+                (
+                    "allocating {number} MiB",
+                    "buffer, size = {number} MiB",
+                    "attempted to allocate {number} MB",
+                ),
                 unit="M",
             ),
         ),
@@ -772,6 +855,8 @@ GGML: Final = (
             **dict.fromkeys(("compute", "graph_reserve", "gallocr_reserve", "sched_reserve"), "compute"),
             **dict.fromkeys(("kv cache", "kv_cache"), "kv"),
             **dict.fromkeys(("load_tensors", "alloc_tensor_range", "loading model", "llm_load"), "weights"),
+            "model buffer size =": "given_weights",
+            "exceeds device memory allocation limit": "one_buffer",
         },
         behind=120,
     ),
@@ -787,8 +872,12 @@ GGML: Final = (
         "ggml-pinned",
         "llama.cpp",
         "Pinned system memory was refused; ggml takes ordinary memory instead.",
-        ("failed to allocate {number} MiB of pinned memory",),
-        "ggml/src/ggml-cuda/ggml-cuda.cu",
+        (
+            "failed to allocate {number} MiB of pinned memory",
+            "ggml_vulkan: Failed to allocate pinned memory. ggml_vulkan: {skip}{skip}ErrorOutOfDeviceMemory",
+            "ggml_vulkan: Failed to allocate pinned memory",
+        ),
+        "ggml/src/ggml-cuda/ggml-cuda.cu, ggml-vulkan.cpp",
         role=Role.SOFT,
         numbers=(Number("requested", "system memory", ("allocate {number} MiB of pinned",), unit="M"),),
     ),
@@ -848,6 +937,7 @@ GGML: Final = (
             Number("device_needed", "what Ollama counts for the whole model", ("required.full={sep}{size}",)),
             Number("device_available", "free on the device, as Ollama counts", ('available="[{size}',)),
         ),
+        marks={"usage didn't recover within timeout": "not_returned"},
     ),
     Message(
         "ggml-context",
@@ -1004,9 +1094,10 @@ PROGRAMS: Final = (
         "program-call",
         "GPU program",
         "A program that computes or draws on the GPU was refused memory of the device, or counted that it would be. "
-        "There is no number in the text.",
+        "Most print no number.",
         (
             "WebGPU device error(2): Out of memory",
+            "Memory_Allocation_Failure(EL0004)",
             "Out of memory in cu{word}(",
             "Out of memory in hip{word}(",
             "System is out of GPU memory",
@@ -1021,7 +1112,17 @@ PROGRAMS: Final = (
         ),
         "onnxruntime and others (WebGPU), Blender, OptiX, Mitsuba 2, hashcat, COLMAP, LAMMPS, Unreal Engine",
         family="program",
-        marks={"Not enough allocatable": "counted", "shared host memory": "shared_host"},
+        numbers=(
+            Number("requested", "bytes of the buffer", ("Buffer size ({number}) exceeds",)),
+            Number("limit", "the largest buffer of this device", ("max buffer size limit ({number})",)),
+        ),
+        marks={
+            "Not enough allocatable": "counted",
+            "EL0004": "cann",
+            "shared host memory": "shared_host",
+            "exceeds the max buffer size": "one_buffer",
+            **_CONTEXT,
+        },
         is_weak=True,
     ),
     Message(
@@ -1417,6 +1518,8 @@ def counts(message: str, fact: str) -> str:
 _DERIVED: Final = {
     "device_total": "the whole device",
     "device_free": "free on the device",
+    "device_used": "in use on the device by all processes",
+    "device_free_at_start": "free on the device in the table of nvidia-smi",
     "missing_tokens": "tokens too few: the profile of the KV cache is below zero",
     "below_zero": "how far the size of the request is below zero",
 }

@@ -28,7 +28,7 @@ _PLACES: Final = {
     r"\{sep\}": r"['\":=,\s]{1,12}",
     r"\{count\}": r"([1-9]\d{0,8})",
     r"\{start\}": r"(?:(?m:^)|(?<=[\]\r])|(?<=[\]:|>Z] ))",
-    r"\{end\}": r"(?=[ \t:]{0,8}(?m:$))",
+    r"\{end\}": r"(?=[ \t:`]{0,8}(?m:$))",
 }
 IMPOSSIBLE: Final = 1 << 50
 """No device has so much memory: drivers print it for `unlimited`, `unknown`, or a negative number."""

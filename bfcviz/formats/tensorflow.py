@@ -314,7 +314,9 @@ MESSAGES: Final = (
             ),
             Number("limit", "the most that the pool may become", ("memory_limit_: {number}",)),
             Number("available", "how far the pool may still grow", ("available bytes: {number}",)),
+            Number("in_use", "bytes in chunks in use", ("Sum Total of in-use chunks: {size}",)),
         ),
+        behind=250,
     ),
     Message(
         "tf-device",
@@ -332,6 +334,20 @@ MESSAGES: Final = (
                 ("freeMemory: {size}", "Free memory: {size}"),
             ),
         ),
+    ),
+    Message(
+        "tf-large",
+        "TensorFlow",
+        "One request of system memory is more than a tenth of what is free: a warning.",
+        (
+            "Allocation of {number} exceeds 10% of free system memory",
+            "Allocation of {number} exceeds 10% of system memory",
+        ),
+        "tensorflow/core/framework/cpu_allocator_impl.cc",
+        role=Role.SOFT,
+        family="warning",
+        numbers=(Number("requested", "bytes of the request", ("Allocation of {number} exceeds",)),),
+        is_weak=True,
     ),
     Message(
         "tf-limit",

@@ -473,6 +473,15 @@ MESSAGES: Final = (
         marks={"Invalid buffer": "one_buffer"},
     ),
     Message(
+        "torch-mps-private",
+        "PyTorch MPS",
+        "Metal gave no buffer that only the GPU uses.",
+        ("Failed to allocate private MTLBuffer for size {number}",),
+        "aten/src/ATen/native/mps",
+        family="mps",
+        numbers=(Number("requested", "bytes of the buffer", ("MTLBuffer for size {number}",)),),
+    ),
+    Message(
         "torch-cpu",
         "PyTorch CPU",
         "System memory was refused, not GPU memory.",

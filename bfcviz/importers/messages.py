@@ -276,8 +276,13 @@ _OUTPUT: Final = re.compile(r"[^A-Za-z\s,;'-]")
 _PROGRESS: Final = re.compile(r"\d[/:]\d|\d\.\d{2}|\de-\d|\d%|it/s")
 """What only lines of programs have: times, steps, losses."""
 
-_SHELL: Final = re.compile(r"[$#%>]|\b(?:137|dumped)\b|^[ \t]{0,20}`{3}")
+_SHELL: Final = re.compile(r"[$#%>]|\b(?:137|dumped)\b|^[ \t]{0,20}`(?:``|$)")
 """What lines have that follow the end of a program: a prompt, its exit status, the end of a quotation."""
+
+_CHAT: Final = re.compile(r"^(?:\[?[\d:]{4,8}\]?[ \t])?<[ @+]?[\w|`\[\]-]{1,40}>[ \t]$")
+"""What stands before the words of a person in a chat."""
+
+_GAME: Final = re.compile(r"\b(?:slain|respawn(?:s|ed)?)\b")
 
 _TRACEBACK_LINES, _SHELL_LINES = 8, 8
 
@@ -290,6 +295,8 @@ def _is_in_place(place: str, text: str, match: re.Match[str]) -> bool:
     if place == "traceback":
         return any(_FRAME.search(line) for line in above[-_TRACEBACK_LINES:-1])
     last = next((line for line in reversed(above) if line.strip()), "")
+    if _CHAT.match(above[-1]) or _GAME.search(last):
+        return False
     if _PROGRESS.search(last) or len(text) - match.end() > _SHELL_LINES * _WIDEST:
         return _PROGRESS.search(last) is not None
     below = [line for line in text[match.end() :].split("\n") if line.strip()]
@@ -330,6 +337,8 @@ _HINTS: Final = {
     "an illegal memory access was encountered": "kernel_error",
     "but source was compiled with": "library_mismatch",
     "retrying with tiled vae": "tiled",
+    **dict.fromkeys(("timeout -s kill", "timeout -s 9", "timeout --signal=kill"), "timeout"),
+    '"oomkilled": false': "below_limit",
     "/opt/rocm": "rocm",
     "hipmalloc": "rocm",
     "hiperror": "rocm",
@@ -610,10 +619,14 @@ _CODE_BEFORE: Final = re.compile(
 _NAME_BEFORE: Final = re.compile(r"(?:\bcase[ \t]{1,9}|[=!]=[ \t]{0,9})$")
 """What stands in code before the name of an error."""
 
-_MATCH_BEFORE: Final = re.compile(r"\bmatch[ \t]{0,9}=[ \t]{0,9}[fr]?[\"']$")
-"""What stands before the text that a test expects; such a text may have numbers."""
+_MATCH_BEFORE: Final = re.compile(
+    r"(?:\bmatch[ \t]{0,9}=[ \t]{0,9}|\.(?:search|match|fullmatch|findall|compile)\([ \t]{0,9})[fr]?[\"']$"
+)
+"""What stands before the text that a test or a search expects; such a text may have numbers."""
 
-_ENUM_AFTER: Final = re.compile(r"[ \t]{0,60}=[ \t]{0,9}\d{1,4}[ \t]{0,9},?[ \t]{0,9}(?:$|//|/\*|#)")
+_ENUM_AFTER: Final = re.compile(
+    r"[ \t]{0,60}=[ \t]{0,9}-?(?:0x[\dA-Fa-f]{1,8}|\d{1,4})[ \t]{0,9},?[ \t]{0,9}(?:$|//|/\*|#)"
+)
 """What follows the name of an error where it is declared."""
 
 _UNFINISHED: Final = re.compile(r"[Tt]r(?:ied|ying) to allocate[ \t]{0,3}[\"'{%<$]|shape ?\[[^\d\s\]]")
@@ -634,7 +647,7 @@ _IN_TRACEBACK: Final = re.compile(r"\bFile [\"'][^\n]{1,300}$|^[ \t]{0,20}-{1,20
 def _take_mention(statement: _Statement, found: _Beginning, buffer: str) -> None:
     """Mark a text that no program printed: one that code or documentation quotes, and one that a sentence names."""
     *above, before = buffer[max(0, found.start - _WIDEST) : found.start].rsplit("\n", 2)
-    after = buffer[found.stop : found.stop + _WIDEST].partition("\n")[0]
+    after, _, below = buffer[found.stop : found.stop + _WIDEST].partition("\n")
     words = buffer[found.start : found.stop]
     if statement.facts:
         statement.is_quoted = _MATCH_BEFORE.search(before) is not None
@@ -647,9 +660,13 @@ def _take_mention(statement: _Statement, found: _Beginning, buffer: str) -> None
         or _is_in_code(words, before, after)
         or _is_cited(words, before, after)
         or (entry.is_weak and _is_told(before, after))
+        or _is_in_document(before, after, "\n".join(above), below)
+        or (entry.family == "host" and _CONDITION.search(before) is not None)
         or not (entry.is_weak or entry.patterns[found.variant].match(buffer, found.start))
     )
-    is_in_sentence = entry.name == "torch-cuda" and _SMALL_WORD_BEFORE.search(before) is not None
+    is_in_sentence = entry.name == "torch-cuda" and (
+        _SMALL_WORD_BEFORE.search(before) is not None or _HOW_TO_AVOID.search(before) is not None
+    )
     statement.is_named = is_in_sentence or (statement.is_raised and not is_executed)
 
 
@@ -676,6 +693,54 @@ def _is_told(before: str, after: str) -> bool:
         or _NO_MORE_BEFORE.search(before) is not None
         or _NO_MORE_AFTER.match(after) is not None
     )
+
+
+_CLASS: Final = r"[ \t]{0,3}[\"'`]?(?:[\w.]{1,60}(?:Error|Exception):[ \t]{1,3})?$"
+"""What may stand between a word and the message that it is about: quotation mark, class of the error."""
+
+_MENTION_BEFORE: Final = re.compile(
+    r"\b(?:[Ii]f|[Ww]henever|[Uu]nless|[Ii]n case of|[Nn]o|[Zz]ero|[Kk]eine?n?)\b"
+    + _CLASS
+    + r"|\b[Ii]f you (?:see|get|encounter|run into|hit|receive)\b"
+    r"(?:[^.!?:]|\.\w){0,80}(?:(?:Error|Exception): )?[\"'`]?$"
+    r"|\b[Ww]hat(?: is|'s| are) the differences? between\b[^.!?]*$"
+    r"|\bmean in (?:an?|the) $"
+    r"|(?<![之以]前)(?:没有?|沒有?|未|不再|不会|不會)再?(?:出现|出現|发生|發生|遇到|报错?|報|看到)[:\uff1a]?"
+    + _CLASS
+    + r"|エラーが出(?:たら|た場合)[^。]*$"
+    r"|\bhelp[ \t]?=[ \t]?[fr]?[\"'][^\"']*$"
+    r"|^[ \t]*msg(?:id|str)[ \t][\"']"
+)
+"""What stands before an error of which a line speaks, without telling that it occurred."""
+
+_NONE_AFTER: Final = re.compile(
+    r"[ \t]{0,3}(?:エラー)?[はが]?(?:もう)?(?:発生し|出|起き|起こり|表示され)て?い?(?:ません|な[いか])(?!よう|ため)"
+    r"|[^.!?]{0,40}`[ \t]now (?:suggest|print|show|say|tell|report|name|fall|give)s\b"
+)
+_ZERO_BEFORE: Final = re.compile(r"(?i)(?<!rank )(?<!gpu )(?<!device )(?<![\w.,:-])0[ \t]$")
+_NUMBER_OF_AFTER: Final = re.compile(r"[ \t]{1,3}(?:errors|events|messages|exceptions)\b")
+_COMMENT: Final = re.compile(r"[ \t]{0,80}(?:#{1,6}|//)[ \t]")
+_TABLE_CELL: Final = re.compile(r"[ \t]{0,9}\|[^|]*$")
+_NEXT_CELL: Final = re.compile(r"[ \t]{0,40}\|[ \t]{1,40}[A-Za-z']{1,30} [A-Za-z]")
+_READER: Final = re.compile(r"\s{0,9}If you (?:see|get|encounter|run into|hit|receive)\b")
+_COMMIT: Final = re.compile(r"(?m:^commit [0-9a-f]{7,40}$)")
+_CONDITION: Final = re.compile(r"\bIf (?:an?|your?) (?![^.!?]*\b(?:I|we|my)\b)[^.!?]*$")
+_HOW_TO_AVOID: Final = re.compile(r"\b(?:[Hh]ow|[Ww]ays?) to (?:avoid|prevent)" + _CLASS)
+
+
+def _is_in_document(before: str, after: str, above: str, below: str) -> bool:
+    """Whether a comment, a table, a heading, a commit or a sentence names an error that did not occur."""
+    if _MENTION_BEFORE.search(before) or _NONE_AFTER.match(after):
+        return True
+    if _NUMBER_OF_AFTER.match(after) and _ZERO_BEFORE.search(before):
+        return True
+    if any(_FRAME.search(line) for line in above.split("\n")):  # a quoted traceback
+        return False
+    if _COMMENT.match(before):
+        is_script = before.startswith("# ") and above.rpartition("\n")[2].startswith("#")
+        return is_script or before[0] in " \t/" or _READER.match(below) is not None
+    is_cell = _TABLE_CELL.match(before) is not None and _NEXT_CELL.match(after) is not None
+    return is_cell or (before.startswith("    ") and _COMMIT.search(above) is not None)
 
 
 def _is_in_code(words: str, before: str, after: str) -> bool:
@@ -796,6 +861,9 @@ def _failures_of_statements(
     found += _failures_of_lone_numbers(rest)
     if all(join.is_soft for join in found):
         found += _failure_of_weak_texts(weak or named, found)
+    elif all(join.is_soft or join.first.entry.name == "host-numpy" for join in found):  # the GPU is another
+        calls = [each for each in weak if each.entry.name == "cuda-call"]
+        found = sorted([*found, *_failure_of_weak_texts(calls, found)], key=lambda join: join.first.line)
     made = [(join.is_soft, _stated_failure(join, hints)) for join in found]
     failures, soft = ([each for is_soft, each in made if is_soft == wanted] for wanted in (False, True))
     return _distinct_message_failures(failures), _distinct_message_failures(soft)
@@ -807,10 +875,13 @@ def _failure_of_weak_texts(weak: list[_Statement], soft: list[_Joined]) -> list[
         range(join.first.line - join.first.entry.within, join.passed + 1) for join in soft if join.passed
     ]
     left = [each for each in weak if not any(each.line in lines for lines in passed)]
+    left = [each for each in left if each.entry.role is not Role.SOFT] or left
     left = [each for each in left if each.entry.name not in message_tables.BY_SIGNAL] or left
-    found = [_begun_failure(each) for each in left[:1]]
+    found = [_begun_failure(each, is_soft=each.entry.role is Role.SOFT) for each in left[:1]]
     for each in left[1:]:
-        _add_repeated_message(found[0], each)
+        # A refusal of the GPU stays one, whatever the program then says of system memory.
+        if ("host" in each.marks) == ("host" in left[0].marks):
+            _add_repeated_message(found[0], each)
     return found
 
 
@@ -1051,7 +1122,7 @@ def _framework_of_call(first: _Statement) -> str:
     return first.framework
 
 
-_CALLERS: Final = {"jax": "JAX", "cupy": "CuPy"}
+_CALLERS: Final = {"jax": "JAX", "cupy": "CuPy", "cumem": "vLLM", "onnx": "ONNX Runtime"}
 """A mark of a refused call -> whose it is."""
 
 

@@ -67,6 +67,80 @@ def test_documentation_and_prose_are_no_failures(text):
 @pytest.mark.parametrize(
     "text",
     [
+        "训练顺利完成\uff0c没有出现 CUDA out of memory。",
+        "CUDA out of memory は発生しませんでした。",
+        "次のエラーが出たら、小さくしてください: RuntimeError: CUDA out of memory.",
+        "INFO no OOM so far (0 CUDA out of memory errors in 10000 steps)",
+        'What does "Tried to allocate" mean in a CUDA out of memory message?',
+        "What is the difference between RuntimeError: CUDA out of memory and RuntimeError: CUDA error: out of memory?",
+        'add_argument("--retry", action="store_true", help="retry with half if CUDA out of memory")',
+        'add_argument("--retry", help="after CUDA out of memory: once more")',
+        "catch RuntimeError as e:\n  # RuntimeError: CUDA error: out of memory\n  pass",
+        "// RuntimeError: CUDA error: out of memory\nretry();",
+        "#SBATCH --mem=64G\n# slurmstepd: error: Detected 1 oom-kill event(s) -> raise --mem\nsrun a",
+        (
+            'RE = re.compile(r"CUDA out of memory\\. Tried to allocate ([0-9.]+) MiB")\n'
+            'assert RE.search("CUDA out of memory. Tried to allocate 20.00 MiB")'
+        ),
+        "CL_OUT_OF_RESOURCES = -5,\nHSA_STATUS_ERROR_OUT_OF_RESOURCES = 0x1008,",
+        "## 2.4.1\n* `RuntimeError: MPS backend out of memory` now suggests --lowvram",
+        "| RuntimeError: CUDA error: out of memory | the GPU is full |\n| CUBLAS_STATUS_ALLOC_FAILED | no room |",
+        "If you see torch.cuda.OutOfMemoryError: CUDA out of memory, lower the batch size.",
+        "### torch.cuda.OutOfMemoryError: CUDA out of memory\n\nIf you see this error, lower `--batch-size`.",
+        "If a container exceeds its limit, Kubernetes reports the reason OOMKilled with exit code 137.",
+        "<alice> lol I got Killed by the boss again\n<bob> Killed",
+        "[12:00:33] Player1 was slain by Zombie\nKilled\n[12:00:40] Player1 respawned",
+        (
+            "commit 1234567\n    Fix cudaErrorMemoryAllocation in texture creation\n\n"
+            "    terminate called after throwing an instance of 'std::bad_alloc' was thrown when N > 2^31."
+        ),
+        'msgid "Your session crashed after using all available RAM."',
+    ],
+)
+def test_an_error_that_did_not_occur_is_no_failure(text):
+    assert told(f"{text}\n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("RuntimeError: CUDA out of memory. 请问怎么解决\uff1f", "torch-cuda"),
+        ("显存没有用完\uff0cCUDA out of memory", "torch-cuda"),
+        ("CUDA out of memory が解決できませんでした", "torch-cuda"),
+        ("学習を実行したら、CUDA out of memory になりました", "torch-cuda"),
+        ("What does this mean: RuntimeError: CUDA out of memory", "torch-cuda"),
+        ("rank 0 CUDA out of memory", "torch-cuda"),
+        ("GPU 0 CUDA out of memory errors", "torch-cuda"),
+        ("# RuntimeError: CUDA out of memory\n\nIt ends after one epoch.", "torch-cuda"),
+        ("### RuntimeError: CUDA out of memory\n\nThis error occurs when I train.", "torch-cuda"),
+        ('#   File "a.py", line 3\n#     y = f(x)\n# RuntimeError: CUDA error: out of memory', "cuda-call"),
+        ("* RuntimeError: CUDA out of memory", "torch-cuda"),
+        ("  | RuntimeError: CUDA error: out of memory", "cuda-call"),
+        ("If I use a batch of 8, I get RuntimeError: CUDA out of memory", "torch-cuda"),
+        ("How to avoid RuntimeError: CUDA out of memory?", "torch-cuda"),
+        ("If you see my log: it ends with RuntimeError: CUDA out of memory", "torch-cuda"),
+        ("The difference between both runs: the second has CUDA out of memory", "torch-cuda"),
+        ("I cannot train it without CUDA out of memory", "torch-cuda"),
+        ("CUDA out of memory が出ないようにしたい", "torch-cuda"),
+        ("以前没有遇到 CUDA out of memory", "torch-cuda"),
+        ("| CUDA out of memory | 8 | 24 GB |", "torch-cuda"),
+        ("If the data set is large, the job exited with code 137", "host-exit"),
+        ("[10:00] <stderr> 3.25\n$ ./a\nKilled", "host-shell"),
+    ],
+)
+def test_a_report_in_other_words_is_a_failure(text, message):
+    (found,) = told(f"{text}\n")
+    assert found.message == message
+
+
+def test_a_heading_is_not_counted_beside_the_message():
+    (found,) = told(f"How to avoid RuntimeError: CUDA out of memory.\n\n{OLD}\n")
+    assert (found.line, found.count) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "my cudaMalloc returns cudaErrorMemoryAllocation",
         "It fails with CUBLAS_STATUS_ALLOC_FAILED: what can I do?",
         "I get CUDA error: out of memory since the update, and it was not so before.",
@@ -140,6 +214,8 @@ def test_a_long_text_of_mentions_takes_time_by_its_length():
         "allocation on device and cuda out of memory\n",
         '"CUDA out of memory" in \' x `\n',
         "error(error(error(",
+        "If you see If you see difference between 没有 CUDA out of memory `\n",
+        "  # CUDA out of memory | CUDA error: out of memory | x\n",
     )
     for line in lines:
         start = time.process_time()

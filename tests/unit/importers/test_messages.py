@@ -870,7 +870,7 @@ def test_padding_of_the_largest_buffer_on_a_tpu():
         ("Out of memory in cuMemAlloc(&p, n) (x.cpp:7)", "Blender"),
         ("Out of memory in hipMalloc(&p, n) (x.cpp:7)", "Blender"),
         ("System is out of GPU and shared host memory", "Blender"),
-        ("CuDevicePrimaryCtxRetain( &context, x ) returned (2): Out of memory", "OptiX"),
+        ("CuMemAlloc( &pointer, size ) returned (2): Out of memory", "OptiX"),
         ("exception: cuda_malloc(): out of memory!", "Mitsuba 2"),
         ("cuMemAlloc(): out of memory", "hashcat"),
         ("* Device #1: Not enough allocatable device memory for this attack.", "hashcat"),

@@ -12,6 +12,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SYSTEM, RECORD = AdviceWord.SYSTEM_MEMORY, AdviceWord.RECORD
 LESS, CACHE = AdviceWord.SMALLER_REQUEST, AdviceWord.KV_CACHE
 OTHERS, LIBRARIES = AdviceWord.OTHER_PROCESSES, AdviceWord.PREALLOCATION
+FREE = AdviceWord.FREE_CACHE
 
 HOST, MAYBE_HOST = "host_memory", "unknown: host_memory"
 MAYBE_FULL, MAYBE_OTHERS = "unknown: capacity", "unknown: other_process"
@@ -36,7 +37,54 @@ TEXTS = [
     ('"task: non-zero exit (137)"', "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
     ("[rank1]: step 4, loss 0.5\n[rank1]: Killed", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
     ("$ python train.py\nKilled\n(base) me@box:~$ ", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("torch.bfloat16 --> float32, 35\nKilled`", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("process rank 3 with PID 0 on node n1 exited on signal 9 (Killed).", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("c++: fatal error: Killed signal terminated program cc1plus", "Linux", MAYBE_HOST, {}, "SIGKILL", SYSTEM),
+    ("INFO - Task exited with return code Negsignal.SIGKILL", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("nanny - INFO - Worker process 4161 was killed by signal 9", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("fish: Job 1, 'a' terminated by signal SIGKILL (Forced quit)", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("a.service: Main process exited, code=killed, status=9/KILL", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("exit_status  : 137          (Killed)", "Linux", MAYBE_HOST, {}, "137 is 128 + 9", RECORD),
+    ('"OOMKilled": false,\n"ExitCode": 137,', "Linux", MAYBE_HOST, {}, "is false in the text", RECORD),
+    (
+        "$ timeout -s KILL 5 ./bench\nKilled\n$ echo $?\n137",
+        "Linux",
+        "unknown: not_lack_of_memory",
+        {},
+        "when the time is over",
+        RECORD,
+    ),
+    ("The kernel appears to have died. It will restart.", "Jupyter", MAYBE_HOST, {}, "a crash of a library", SYSTEM),
+    ("The kernel for a.ipynb appears to have died.", "Jupyter", MAYBE_HOST, {}, "without a word", SYSTEM),
     # A limit of system memory.
+    (
+        ("systemd[1]: a.service: A process of this unit has been killed by the OOM killer.\n"
+        "systemd[1]: a.service: Main process exited, code=killed, status=9/KILL\n"
+        "systemd[1]: a.service: Failed with result 'oom-kill'."),
+        "systemd",
+        HOST,
+        {},
+        "a process of a unit",
+        SYSTEM,
+    ),
+    ("370626      train OUT_OF_ME+    0:125       64G", "Slurm", HOST, {}, "its limit", SYSTEM),
+    (
+        "=>> PBS: job killed: mem 68157440kb exceeded limit 67108864kb",
+        "PBS",
+        HOST,
+        {"memory_used": 65 * GIB, "memory_total": 64 * GIB},
+        "65.00 GiB of 64.00 GiB",
+        SYSTEM,
+    ),
+    (
+        "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.\nExited with exit code 137.",
+        "LSF",
+        HOST,
+        {},
+        "LSF ended it",
+        SYSTEM,
+    ),
+    ("Your notebook tried to allocate more memory than is available.", "Kaggle", HOST, {}, "its machine", SYSTEM),
     ("slurmstepd: error: Detected 1 oom-kill event(s) in step 3.batch cgroup", "Slurm", HOST, {}, "its limit", SYSTEM),
     ("slurmstepd: error: Detected 2 oom_kill events in StepId=3.0.", "Slurm", HOST, {}, "its limit", SYSTEM),
     ("srun: error: n6: task 0: Out Of Memory", "Slurm", HOST, {}, "not GPU memory", SYSTEM),
@@ -122,6 +170,16 @@ TEXTS = [
         SYSTEM,
     ),
     ("OSError: [Errno 12] Cannot allocate memory", "Linux", MAYBE_HOST, {}, "error 12", SYSTEM),
+    ("OSError: Cannot allocate memory (os error 12)", "Linux", MAYBE_HOST, {}, "error 12", SYSTEM),
+    ("Os { code: 12, kind: OutOfMemory, message: ", "Linux", MAYBE_HOST, {}, "error 12", SYSTEM),
+    (
+        "DefaultCPUAllocator: can't allocate memory: you tried to allocate 1152921504606846976 bytes. Error code 12",
+        "PyTorch CPU",
+        "request_exceeds_device: None",
+        {"requested": 1 << 60},
+        "1.00 EiB of system memory",
+        AdviceWord.SHAPE_BUG,
+    ),
     ("terminate called after throwing an instance of 'std::bad_alloc'", "C++", MAYBE_HOST, {}, "most often", SYSTEM),
     ('  File "a.py", line 3, in f\n    x = [0] * n\nMemoryError', "Python", HOST, {}, "not GPU memory", SYSTEM),
     ("<ipython-input-1> in <module>\n----> 1 x = [0] * n\n\nMemoryError: ", "Python", HOST, {}, "refused", SYSTEM),
@@ -163,6 +221,18 @@ TEXTS = [
         SYSTEM,
     ),
     # Calls beside the allocator of a framework.
+    ("RuntimeError: CUDA driver error: out of memory", "PyTorch CUDA", MAYBE_FULL, {}, "expandable", LESS),
+    ("Vulkan Error, code=-2: VK_ERROR_OUT_OF_DEVICE_MEMORY", "Vulkan", MAYBE_FULL, {}, "driver", LESS),
+    ("[carb.graphics] VkResult: ERROR_OUT_OF_DEVICE_MEMORY", "Vulkan", MAYBE_FULL, {}, "driver", LESS),
+    ("Memory_Allocation_Failure(EL0004): Failed to allocate", "Ascend CANN", MAYBE_FULL, {}, "the device", LESS),
+    (
+        "RuntimeError: Failed to allocate private MTLBuffer for size 4831838208",
+        "PyTorch MPS",
+        MAYBE_FULL,
+        {"requested": 9 * GIB // 2},
+        "only the GPU uses",
+        LESS,
+    ),
     (
         ("n7:8:4 [5] include/alloc.h:264 NCCL WARN Cuda failure 2 'out of memory'\n\n"
         "n7:8:4 [5] include/alloc.h:271 NCCL WARN Failed to CUDA calloc async 10485760 bytes"),
@@ -173,14 +243,154 @@ TEXTS = [
         OTHERS,
     ),
     ("[rank3]: Last error:\n[rank3]: Cuda failure 2 'out of memory'", "CUDA", MAYBE_OTHERS, {}, "NCCL", OTHERS),
-    ("RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", "PyTorch CUDA", MAYBE_OTHERS, {}, "outside", OTHERS),
+    ("RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", "PyTorch CUDA", MAYBE_FULL, {}, "outside", FREE),
     (
         "RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `cusolverDnCreate(handle)`",
         "PyTorch CUDA",
+        MAYBE_FULL,
+        {},
+        "outside",
+        FREE,
+    ),
+    (
+        ("  File 'pin_memory.py', line 58, in pin_memory\n    return data.pin_memory(device)\n"
+        "RuntimeError: CUDA error: out of memory"),
+        "CUDA",
+        MAYBE_HOST,
+        {},
+        "pinned system memory",
+        SYSTEM,
+    ),
+    (
+        "RuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/THCCachingHostAllocator.cpp:278",
+        "PyTorch CUDA",
+        MAYBE_HOST,
+        {},
+        "pinned system memory",
+        SYSTEM,
+    ),
+    (
+        "(EngineCore_0 pid=3) CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:56",
+        "vLLM",
+        MAYBE_FULL,
+        {},
+        "sleep mode",
+        FREE,
+    ),
+    (
+        ("[E:onnxruntime:Default, cuda_call.cc:118 CudaCall] CUDA failure 2: out of memory ; GPU=0 ; hostname=a ; "
+        "file=/a/cuda/cuda_allocator.cc ; line=47 ; expr=cudaMalloc((void**)&p, size);"),
+        "ONNX Runtime",
+        MAYBE_FULL,
+        {},
+        "ONNX Runtime asked the driver",
+        LESS,
+    ),
+    (
+        "onnxruntime::CudaCall CUDA failure 2: out of memory ; GPU=0 ; hostname=a ; expr=cudaStreamCreateWithFlags(&s)",
+        "ONNX Runtime",
         MAYBE_OTHERS,
         {},
         "outside",
         OTHERS,
+    ),
+    (
+        ('Kokkos failed to allocate memory for label "A". Allocation of size 4.5 G failed, likely due to insufficient '
+        'memory. (The Cuda allocation returned the error code ""cudaErrorMemoryAllocation".)'),
+        "CUDA",
+        MAYBE_FULL,
+        {"requested": 9 * GIB // 2},
+        "refused 4.50 GiB",
+        LESS,
+    ),
+    (
+        ("WebGPU device error(2): Out of memory\n"
+        "Buffer size (3221225472) exceeds the max buffer size limit (1073741824)"),
+        "WebGPU",
+        "request_exceeds_limit: driver_refused_with_memory_free",
+        {"requested": 3 * GIB, "limit": GIB},
+        "One buffer of 3.00 GiB",
+        LESS,
+    ),
+    (
+        "dl_fn->cuda_dl->cuCtxCreate(&ctx, 0, cu_device) failed -> CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+        "CUDA",
+        MAYBE_OTHERS,
+        {},
+        "could not make a context",
+        OTHERS,
+    ),
+    (
+        "cudaDriver().CuDevicePrimaryCtxRetain( &context, dev.get() ) returned (2): Out of memory",
+        "OptiX",
+        MAYBE_OTHERS,
+        {},
+        "could not make a context",
+        OTHERS,
+    ),
+    (
+        "Out of video memory trying to allocate a rendering resource. Make sure your video card has the minimum",
+        "Unreal Engine",
+        MAYBE_FULL,
+        {},
+        "Unreal Engine was refused",
+        LESS,
+    ),
+    (
+        ("Error: cudaErrorMemoryAllocation (2): out of memory\n\nterminate called after throwing an instance of "
+        "'std::bad_alloc'"),
+        "CUDA",
+        MAYBE_FULL,
+        {},
+        "The driver refused",
+        LESS,
+    ),
+    (
+        ("Vulkan0 KV buffer size = 13800.00 MiB\nggml_vulkan: Device memory allocation of size 2166360064 failed.\n"
+        "ggml_vulkan: Requested buffer size exceeds device memory allocation limit: ErrorOutOfDeviceMemory"),
+        "llama.cpp",
+        "request_exceeds_limit: driver_refused_with_memory_free",
+        {"requested": 2166360064},
+        "One buffer of 2.02 GiB",
+        None,
+    ),
+    (
+        ("load_tensors: Vulkan0 model buffer size = 800.00 MiB\n"
+        "ggml_vulkan: Device memory allocation of size 118497280 failed."),
+        "llama.cpp",
+        MAYBE_FULL,
+        {"requested": 118497280},
+        "A buffer of 113.01 MiB",
+        None,
+    ),
+    (
+        ("I bfc_allocator.cc:921] Sum Total of in-use chunks: 10.05GiB\nI bfc_allocator.cc:923] "
+        "total_region_allocated_bytes_: 10818990080 memory_limit_: 10818990285 available bytes: 205"),
+        "TensorFlow",
+        "capacity: unknown",
+        {
+            "reserved": 10818990080,
+            "limit": 10818990285,
+            "available": 205,
+            "in_use": round(10.05 * GIB),
+        },
+        "10.05 GiB of 10.08 GiB are in use",
+        LESS,
+    ),
+    (
+        ("CUDA out of memory. Tried to allocate 1.73 GiB (GPU 0; 8.00 GiB total capacity; 17.20 GiB already allocated; "
+        "0 bytes free; 19.15 GiB reserved in total by PyTorch)"),
+        "PyTorch CUDA",
+        "spilled_to_system: capacity",
+        {
+            "requested": round(1.73 * GIB),
+            "device_total": 8 * GIB,
+            "allocated": round(17.2 * GIB),
+            "device_free": 0,
+            "reserved": round(19.15 * GIB),
+        },
+        "17.20 GiB of it in use, are allocated on a device of 8.00 GiB: the driver moved at least 9.20 GiB",
+        None,
     ),
     ("cupy.cuda.cufft.CuFFTError: CUFFT_ALLOC_FAILED", "CuPy", MAYBE_FULL, {}, "pool of CuPy", LIBRARIES),
     (
@@ -358,6 +568,17 @@ def test_a_server_that_puts_requests_back_goes_on():
     assert "--schedule-conservativeness" in soft.advice[0].text
 
 
+def test_a_large_request_of_system_memory_is_a_warning():
+    line = "W tensorflow/core/a.cc:82] Allocation of 1207959552 exceeds 10% of free system memory."
+    answer = read(f"{line}\n{line}")
+    assert not answer.failures
+    (soft,) = answer.soft
+    assert (soft.stated.facts, soft.stated.count) == ({"requested": 1152 * MIB}, 2)
+    assert "a warning, not a failure" in soft.judgement.sentence
+    (failure,) = read(f"{line}\nexitcode: -9").failures
+    assert failure.stated.text == "exitcode: -9"
+
+
 def test_a_model_whose_layers_lie_on_no_device():
     answer = read(
         'msg=offload layers.model=35 layers.offload=0 layers.split="" memory.available="[3.2 GiB]" '
@@ -367,6 +588,70 @@ def test_a_model_whose_layers_lie_on_no_device():
     (soft,) = answer.soft
     assert soft.stated.facts["device_needed"] == 5 * GIB // 2
     assert "no layer" in soft.judgement.sentence
+    assert "these numbers are not the reason" in soft.judgement.sentence
+    assert "ollama ps" in soft.advice[0].text
+
+
+@pytest.mark.parametrize("between", ["\n", " ("])
+def test_pinned_memory_that_ordinary_memory_replaces(between):
+    line = "Requested buffer size exceeds device memory allocation limit: ErrorOutOfDeviceMemory"
+    head = "ggml_vulkan: Failed to allocate pinned memory"
+    answer = read(f"{head}.\nggml_vulkan: {line}" if between == "\n" else f"{head} ({line})")
+    assert not answer.failures
+    (soft,) = answer.soft
+    assert soft.judgement.sentence.startswith(
+        "llama.cpp: pinned system memory was refused, and ordinary memory serves"
+    )
+
+
+NUMPY = "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 4.00 GiB for an array with shape (536870912,)"
+
+
+@pytest.mark.parametrize(
+    "texts", [(NUMPY, "CUDA error: out of memory"), ("CUDA error: out of memory", NUMPY)]
+)
+def test_a_refusal_of_the_gpu_beside_one_of_numpy(texts):
+    failures = read("\nThen I tried\n".join(texts)).failures
+    assert [each.stated.text in texts for each in failures] == [True, True]
+    assert [each.stated.line for each in failures] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "hidden"),
+    [
+        (
+            "| NVIDIA-SMI 535.1 | Driver 535.1 |\n| N/A 30C | 40413MiB / 40960MiB |",
+            "free on the device in the table of nvidia-smi",
+            "when the program started",
+        ),
+        (
+            "model weights take 7.51GiB; total_gpu_memory (15.77GiB) x gpu_memory_utilization (0.90) = 14.19GiB",
+            "weights",
+            "not accounted for",
+        ),
+        (
+            (
+                "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.00 GiB of which 1.00 "
+                "GiB is free. Of the allocated memory 68.83 GiB is allocated by PyTorch, with 652.00 MiB allocated in "
+                "private pools (e.g., CUDA Graphs), and 1.00 GiB is reserved by PyTorch but unallocated."
+            ),
+            "live tensors, and the free memory of private pools",
+            "live tensors\n",
+        ),
+        (
+            (
+                "CUDA out of memory. Tried to allocate 1.73 GiB (GPU 0; 8.00 GiB total capacity; 17.20 GiB already "
+                "allocated; 0 bytes free; 19.15 GiB reserved in total by PyTorch)"
+            ),
+            "19.2 GiB, 17.2 GiB of it in use, and the device only 8.0 GiB: at least 9.2 GiB",
+            "11.15",
+        ),
+    ],
+)
+def test_what_the_numbers_of_a_report_count(text, shown, hidden):
+    report = str(read(text))
+    assert shown in report
+    assert hidden not in report
 
 
 @pytest.mark.parametrize(
@@ -396,6 +681,8 @@ def test_a_component_and_a_task_have_their_names():
     assert "  task                  load" in str(read(text))
     text = next(text for text, framework, *_ in TEXTS if framework == "TensorRT-LLM")
     assert "  component             KV cache" in str(read(text))
+    text = next(text for text, framework, *_ in TEXTS if framework == "systemd")
+    assert "  unit                  a.service" in str(read(text))
     assert str(read("Exit Code: 137")).startswith("Linux ended a process: perhaps host memory.")
 
 
