@@ -155,6 +155,17 @@ class Pin:
     age_s: float | None
     freed: int | None
 
+    @property
+    def notes(self) -> list[str]:
+        """When it was allocated and freed, and the first line of its stack, as far as they are known."""
+        found = []
+        if self.age is not None:
+            seconds = "" if self.age_s is None else f" ({self.age_s:.3g} s)"
+            found.append(f"allocated {self.age:,} events before{seconds}")
+        if self.freed is not None:
+            found.append(f"freed at event {self.freed:,}")
+        return found + self.details.get("stack", "").strip().splitlines()[:1]
+
 
 def pins_of(model: Model, chunks: NDArray[np.void]) -> tuple[Pin, ...]:
     """The pins for some chunks of the model's step; those in use, at most `MOST_PINS`, by address.
@@ -993,14 +1004,8 @@ def _pinned_run_lines(number: int, run: Run) -> list[str]:
 
 
 def _pin_line(pin: Pin) -> str:
-    parts = [f"{pin.address:#x}  {format_bytes(pin.size):>10}  {cut(pin.label) if pin.label else 'no name'}"]
-    if pin.age is not None:
-        seconds = "" if pin.age_s is None else f" ({pin.age_s:.3g} s)"
-        parts.append(f"allocated {pin.age:,} events before{seconds}")
-    if pin.freed is not None:
-        parts.append(f"freed at event {pin.freed:,}")
-    stack = pin.details.get("stack", "").strip().splitlines()
-    return ", ".join([*parts, *stack[:1]])
+    name = cut(pin.label) if pin.label else "no name"
+    return ", ".join([f"{pin.address:#x}  {format_bytes(pin.size):>10}  {name}", *pin.notes])
 
 
 # ------------------------------------------------------------------------------

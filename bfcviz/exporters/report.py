@@ -426,18 +426,11 @@ def pins(report: HeapReport) -> tuple[str, list[ReportRow]]:
 
 def _report_pin_row(pin: Pin, whole: int) -> ReportRow:
     """The row of a report on one chunk in the way."""
-    notes = [f"at {pin.address:#x}"]
-    if pin.age is not None:
-        seconds = "" if pin.age_s is None else f" ({pin.age_s:.3g} s)"
-        notes.append(f"allocated {pin.age:,} events before{seconds}")
-    if pin.freed is not None:
-        notes.append(f"freed at event {pin.freed:,}")
-    frames = pin.details.get("stack", "").strip().splitlines()
     return ReportRow(
         short_report_name(pin.label) or "no name",
         format_bytes(pin.size),
         pin.size / max(whole, 1),
-        ", ".join(notes + frames[:1]),
+        ", ".join([f"at {pin.address:#x}", *pin.notes]),
     )
 
 

@@ -297,8 +297,10 @@ def _is_in_place(place: str, text: str, match: re.Match[str]) -> bool:
     last = next((line for line in reversed(above) if line.strip()), "")
     if _CHAT.match(above[-1]) or _GAME.search(last):
         return False
-    if _PROGRESS.search(last) or len(text) - match.end() > _SHELL_LINES * _WIDEST:
-        return _PROGRESS.search(last) is not None
+    if _PROGRESS.search(last):
+        return True
+    if len(text) - match.end() > _SHELL_LINES * _WIDEST:
+        return False
     below = [line for line in text[match.end() :].split("\n") if line.strip()]
     is_end = len(below) <= _SHELL_LINES and all(_SHELL.search(line) for line in below)
     return is_end and _OUTPUT.search(last) is not None
@@ -698,10 +700,13 @@ def _is_told(before: str, after: str) -> bool:
 _CLASS: Final = r"[ \t]{0,3}[\"'`]?(?:[\w.]{1,60}(?:Error|Exception):[ \t]{1,3})?$"
 """What may stand between a word and the message that it is about: quotation mark, class of the error."""
 
+_YOU_SEE: Final = r" you (?:see|get|encounter|run into|hit|receive)\b"
+"""What follows an "if" with which documentation begins to tell what an error means."""
+
 _MENTION_BEFORE: Final = re.compile(
     r"\b(?:[Ii]f|[Ww]henever|[Uu]nless|[Ii]n case of|[Nn]o|[Zz]ero|[Kk]eine?n?)\b"
     + _CLASS
-    + r"|\b[Ii]f you (?:see|get|encounter|run into|hit|receive)\b"
+    + rf"|\b[Ii]f{_YOU_SEE}"
     r"(?:[^.!?:]|\.\w){0,80}(?:(?:Error|Exception): )?[\"'`]?$"
     r"|\b[Ww]hat(?: is|'s| are) the differences? between\b[^.!?]*$"
     r"|\bmean in (?:an?|the) $"
@@ -722,7 +727,7 @@ _NUMBER_OF_AFTER: Final = re.compile(r"[ \t]{1,3}(?:errors|events|messages|excep
 _COMMENT: Final = re.compile(r"[ \t]{0,80}(?:#{1,6}|//)[ \t]")
 _TABLE_CELL: Final = re.compile(r"[ \t]{0,9}\|[^|]*$")
 _NEXT_CELL: Final = re.compile(r"[ \t]{0,40}\|[ \t]{1,40}[A-Za-z']{1,30} [A-Za-z]")
-_READER: Final = re.compile(r"\s{0,9}If you (?:see|get|encounter|run into|hit|receive)\b")
+_READER: Final = re.compile(r"\s{0,9}If" + _YOU_SEE)
 _COMMIT: Final = re.compile(r"(?m:^commit [0-9a-f]{7,40}$)")
 _CONDITION: Final = re.compile(r"\bIf (?:an?|your?) (?![^.!?]*\b(?:I|we|my)\b)[^.!?]*$")
 _HOW_TO_AVOID: Final = re.compile(r"\b(?:[Hh]ow|[Ww]ays?) to (?:avoid|prevent)" + _CLASS)
