@@ -106,7 +106,9 @@ class Answer:
     def _repr_html_(self) -> str:
         first, *rest = [printable(line) for line in self.unwrapped] or [""]
         text = escape("\n".join(rest))
-        more = f'<pre style="margin:4px 0 0;white-space:pre-wrap">{text}</pre>' if rest else ""
+        # JupyterLab would break lines within words.
+        wraps = "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere"
+        more = f'<pre style="margin:4px 0 0;{wraps}">{text}</pre>' if rest else ""
         if tables := self.tables:
             shown = "".join(table.html for table in tables)
             more = f"{shown}<details><summary>as text</summary>{more}</details>" if more else shown
