@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -89,12 +90,24 @@ def pytest_xdist_make_scheduler(config, log):
     return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-def pytest_collection_modifyitems(items):
-    def rank(item):
-        path = item.nodeid.removeprefix("tests/")
-        return next((place for place, start in enumerate(LONG) if path.startswith(start)), len(LONG))
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session):
+    """Each worker begins with other files: what it compiles is in the cache when the others come to it."""
+    worker = getattr(session.config, "workerinput", None)
+    folders = [Path(path).resolve() for path in session.config.args]
+    here = Path(__file__).parent
+    if worker is not None and all(folder.is_dir() and folder.is_relative_to(here) for folder in folders):
+        files = [str(file) for folder in folders for file in sorted(folder.rglob("test_*.py"))]
+        first = int(worker["workerid"].removeprefix("gw")) * len(files) // worker["workercount"]
+        session.config.args = files[first:] + files[:first]
 
-    items.sort(key=rank)
+
+def pytest_collection_modifyitems(items):
+    def place(item):
+        path = item.nodeid.partition("::")[0].removeprefix("tests/")
+        return next((rank for rank, start in enumerate(LONG) if path.startswith(start)), len(LONG)), path
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(tryfirst=True)
