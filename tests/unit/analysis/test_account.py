@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from shared import SHARED, needs_shared, sample_trace
 
@@ -241,13 +241,11 @@ figures = st.builds(
 
 
 @given(figures)
-@settings(max_examples=50)
 def test_parts_are_never_negative_and_add_up(given_figures):
     assert_adds_up(account_of(given_figures))
 
 
 @given(figures)
-@settings(max_examples=50)
 def test_a_known_figure_is_a_figure_that_was_given(given_figures):
     """Nothing is invented."""
     found = account_of(given_figures)
@@ -258,7 +256,6 @@ def test_a_known_figure_is_a_figure_that_was_given(given_figures):
 
 
 @given(st.data())
-@settings(max_examples=50)
 def test_figures_of_a_real_device_have_no_contradiction(data):
     """Whatever a device holds, and whichever of its figures are known."""
     take = lambda: data.draw(st.integers(0, 8 * GIB))  # noqa: E731

@@ -140,7 +140,6 @@ requests = st.lists(st.tuples(st.integers(1, 40), st.booleans(), st.integers(0, 
 
 
 @given(requests)
-@settings(max_examples=50)
 def test_a_heap_that_grows(steps):
     heap = new_heap(1 << 30, log=EventLog(1 << 14), allow_growth=True)
     held = []

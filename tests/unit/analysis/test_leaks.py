@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from heap_strategies import operations
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from shared import sample_trace
 from unit.figures.synthetic import KiB, MiB, PlainHeap
@@ -165,7 +165,6 @@ def test_a_range_and_a_phase():
     st.integers(0, 1),
     st.sampled_from(list(UNNAMED)),
 )
-@settings(max_examples=50)
 def test_leaks_are_the_chunks_in_use_at_the_end_that_the_range_allocated(steps, one, other, pool, by):
     trace = trace_of_heap(steps)
     start, stop = sorted((one % (len(trace) + 1), other % (len(trace) + 1)))

@@ -1,6 +1,6 @@
 """The holders that explain a difference."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.analysis.comparison import main_parts, spread_parts
@@ -34,7 +34,6 @@ def test_what_is_not_named_is_left():
 
 
 @given(st.dictionaries(paths, st.integers(-100, 100), max_size=12), st.integers(1, 4))
-@settings(max_examples=50)
 def test_named_parts_and_the_rest_are_the_whole_difference(changes, most):
     found, left = main_parts(list(changes), list(changes.values()), "/".join, most)
     assert sum(part.bytes for part in found) + left == sum(changes.values())
@@ -69,7 +68,6 @@ def test_memory_of_a_holder_itself_stays_beside_that_below_it():
 
 
 @given(st.dictionaries(paths, st.integers(-100, 100), max_size=12), st.integers(1, 6))
-@settings(max_examples=50)
 def test_drawn_parts_and_the_rest_are_the_whole_difference(changes, most):
     found, left = spread_parts(list(changes), list(changes.values()), "/".join, most)
     assert sum(part.bytes for part in found) + left == sum(changes.values())

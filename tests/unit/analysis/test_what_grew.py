@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from heap_strategies import operations
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from unit.figures.synthetic import KiB, MiB, PlainHeap
 from unit.model.plain_holders import trace_of_heap
@@ -18,7 +18,6 @@ from bfcviz.model.grouping import UNNAMED, grouping
 
 
 @given(operations(), st.sampled_from(sorted(UNNAMED)), st.data())
-@settings(max_examples=50)
 def test_it_is_the_difference_of_what_is_in_use(steps, by, data):
     trace = trace_of_heap(steps)
     first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(trace))] * 2)))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from heap_strategies import operations
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from shared import sample_trace
 from unit.figures.synthetic import MiB, PlainHeap
@@ -75,7 +75,6 @@ def test_what_grew_is_shown_also_if_it_is_small_among_others():
 
 
 @given(operations(), st.integers(0, 10_000), st.sampled_from(list(UNNAMED)))
-@settings(max_examples=50)
 def test_the_rows_at_the_left_have_every_byte_once(steps, place, by):
     trace = trace_of_heap(steps)
     index, amounts = counted(trace, place % (len(trace) + 1), by)

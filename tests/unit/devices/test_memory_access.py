@@ -5,7 +5,7 @@ import ctypes
 import pytest
 from fake_cuda import FakeCuda
 from heaps import MIB, Scripted, new_heap
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators.cuda import cuda_sub_allocator
@@ -119,7 +119,6 @@ fills = st.lists(st.tuples(st.integers(0, 3 * PAGE), st.integers(0, 3 * PAGE), s
                  max_size=3)  # fmt: skip
 
 
-@settings(max_examples=50)
 @given(writes, fills, writes)
 def test_pretended_memory_reads_as_real_memory_would(before, patterns, after):
     real = bytearray(7 * PAGE)
@@ -140,7 +139,6 @@ def test_pretended_memory_reads_as_real_memory_would(before, patterns, after):
     assert memory.read(base, len(real)) == real
 
 
-@settings(max_examples=50)
 @given(st.integers(0, 300), st.binary(min_size=1, max_size=5))
 def test_host_memory_is_filled_to_the_byte(size, pattern):
     buffer = ctypes.create_string_buffer(400)

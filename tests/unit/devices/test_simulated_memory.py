@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 from heaps import new_heap
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from unit.devices.machines import simulated
 
@@ -24,7 +24,6 @@ def new_memory(capacity=64 * MiB, *, readable=True):
 
 
 @pytest.mark.parametrize("readable", [True, False])
-@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(st.integers(1, 12 * MiB), st.sampled_from([1, 256, PAGE, MiB]), st.booleans()), max_size=40

@@ -4,7 +4,7 @@ from io import FileIO
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.errors import TraceError
@@ -45,7 +45,6 @@ def test_half_characters_are_spelled_out_so_that_files_can_hold_them():
     assert labels.intern("bad \\ud800", where="\\udfff") == number
 
 
-@settings(max_examples=50)
 @given(tables)
 def test_json_round_trip(rows):
     labels, ids = filled(rows)
@@ -54,7 +53,6 @@ def test_json_round_trip(rows):
     assert [again.intern(name, **details) for name, details in rows] == ids
 
 
-@settings(max_examples=50)
 @given(tables, tables)
 def test_lines_round_trip(tmp_path_factory, before, after):
     path = tmp_path_factory.mktemp("labels") / "labels.jsonl"

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bfcviz
@@ -108,7 +108,6 @@ def test_of_many_samples_the_largest_of_each_part_are_kept(folder):
     assert (found.num_bytes == sizes[found.times]).all()
 
 
-@settings(max_examples=50)
 @given(st.binary(max_size=100), st.integers(-(1 << 70), 1 << 70) | st.booleans())
 def test_any_bytes_and_any_start_are_samples_or_none(tmp_path_factory, data, started_ns):
     place = tmp_path_factory.mktemp("any")

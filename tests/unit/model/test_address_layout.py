@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from heap_strategies import run, seeded_operations
-from hypothesis import given, settings
+from hypothesis import given
 from naive_heap import NaiveHeap
 from unit.figures.synthetic import MiB, PlainHeap, trace_of
 
@@ -9,7 +9,6 @@ from bfcviz.events.schema import EVENT
 from bfcviz.model.address_layout import NEVER, Layout
 
 
-@settings(max_examples=50)
 @given(seeded_operations())
 def test_every_chunk_that_ever_was_keeps_its_place(steps):
     heap = run(steps)

@@ -2,7 +2,7 @@
 
 import numpy as np
 from heap_strategies import seeded_operations
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from unit.figures.synthetic import MiB, PlainHeap
 from unit.model.plain_holders import trace_of_heap
@@ -18,7 +18,6 @@ def held(index, amounts):
     return {index.how.text(index.path(node)): row for node, row in enumerate(rows) if row[2]}
 
 
-@settings(max_examples=50)
 @given(
     seeded_operations(),
     st.lists(st.integers(0, 10_000), min_size=1, max_size=4),
@@ -68,7 +67,6 @@ def test_a_node_has_the_class_of_most_of_its_bytes():
     assert none.tolist() == [-1] * len(index)
 
 
-@settings(max_examples=50)
 @given(
     seeded_operations(),
     st.lists(st.integers(0, 10_000), min_size=2, max_size=8),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from heap_strategies import seeded_operations
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from shared import sample_trace
 from unit.figures.synthetic import MiB, PlainHeap, trace_of
@@ -29,7 +29,6 @@ def by_path(found):
     return sums
 
 
-@settings(max_examples=50)
 @given(seeded_operations(), st.integers(0, 10_000), st.integers(0, 1), st.sampled_from(list(UNNAMED)))
 def test_rows_are_the_plain_sums_of_the_chunks(steps, place, pool, by):
     trace = trace_of_heap(steps)
@@ -48,7 +47,6 @@ def test_rows_are_the_plain_sums_of_the_chunks(steps, place, pool, by):
     assert int(found.rows["requested"][0]) == stats.requested_bytes_in_use
 
 
-@settings(max_examples=50)
 @given(seeded_operations(), st.sampled_from(list(UNNAMED)))
 def test_the_tree_is_consistent(steps, by):
     trace = trace_of_heap(steps)

@@ -1,6 +1,6 @@
 import numpy as np
 from heap_strategies import run, seeded_operations
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 from unit.model.one_pass import find
@@ -30,7 +30,6 @@ def expected(heap, pool, start, stop):
     return sorted(found, key=lambda life: life[0])
 
 
-@settings(max_examples=50)
 @given(seeded_operations(), st.integers(0, 10_000), st.integers(0, 10_000), st.integers(0, 1))
 def test_lifetimes_are_those_of_every_single_event(steps, one, other, pool):
     heap = run(steps)
@@ -43,7 +42,6 @@ def test_lifetimes_are_those_of_every_single_event(steps, one, other, pool):
         assert found[name].tolist() == [record.get(name, 0) for _, _, record in lives]
 
 
-@settings(max_examples=50)
 @given(seeded_operations(), st.integers(0, 12), st.integers(0, 10_000))
 def test_the_largest_are_the_first_of_the_largest_sizes(steps, largest, place):
     heap = run(steps)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from heap_strategies import run, seeded_operations
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
@@ -33,7 +33,6 @@ def about(record, chunk):
     return chunk in handles + ([record["other"]] if kind in (Kind.SPLIT, Kind.MERGE) else [])
 
 
-@settings(max_examples=50)
 @given(
     seeded_operations(),
     st.sets(st.sampled_from(Kind), min_size=1),

@@ -1,7 +1,7 @@
 """Summaries of trees of holders."""
 
 from heap_strategies import seeded_operations
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from shared import sample_trace
 from unit.figures.synthetic import MiB, PlainHeap
@@ -14,7 +14,6 @@ from bfcviz.model.holders import holders, summary
 NAMES = ("", "a/b/c", "a/b/d/e", "f/g")
 
 
-@settings(max_examples=50)
 @given(seeded_operations(), st.integers(1, 12), st.floats(0, 1))
 def test_parts_sum_up_at_every_depth_and_are_few(steps, most, share):
     trace = trace_of_heap(steps, labels_of(NAMES))

@@ -6,7 +6,7 @@ import weakref
 import numpy as np
 import pytest
 from heap_strategies import run, seeded_operations
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from shared import sample_trace
 from unit.figures.synthetic import busy_trace
@@ -21,7 +21,6 @@ from bfcviz.model.occupancy import byte_steps
 from bfcviz.model.trace_index import index_of
 
 
-@settings(max_examples=50)
 @given(seeded_operations(), st.sampled_from([0, 1]))
 def test_it_says_what_a_scan_says(steps, pool):
     check(run(steps).trace(), pool)
@@ -32,7 +31,6 @@ def test_it_says_what_a_scan_of_a_real_run_says(name):
     check(fresh(sample_trace(name)), 0)
 
 
-@settings(max_examples=50)
 @given(seeded_operations(), st.integers(0, 10_000))
 def test_a_model_that_seeks_from_its_states_is_the_same(steps, place):
     trace = run(steps).trace()

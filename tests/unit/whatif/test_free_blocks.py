@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.whatif.simulation import AddressTable, FreeBlocks
@@ -14,7 +14,6 @@ def sizes(blocks):
 
 
 @given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 3)), max_size=400))
-@settings(max_examples=50)
 def test_a_table_of_addresses_is_a_dict(steps):
     table, plain = AddressTable(), {}
     for address, value in steps:
@@ -33,7 +32,6 @@ def test_a_table_of_addresses_is_a_dict(steps):
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 5)), max_size=60), st.integers(1, 6))
-@settings(max_examples=50)
 def test_it_finds_what_a_search_of_all_blocks_finds(places, wanted):
     blocks, plain = FreeBlocks(), {}
     for place, size in places:
@@ -61,7 +59,6 @@ def test_it_finds_what_a_search_of_all_blocks_finds(places, wanted):
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9), st.booleans()), max_size=40))
-@settings(max_examples=50)
 def test_recent_blocks_are_those_added_since_the_last_call(steps):
     blocks, recent = FreeBlocks(recent_from=5), set()
     for place, size, ask in steps:

@@ -2,7 +2,6 @@
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as tried
 from hypothesis import strategies as st
 from unit.devices.machines import simulated
 
@@ -75,7 +74,6 @@ ODD = st.one_of(
 )
 
 
-@tried(max_examples=50)
 @given(made=st.booleans(), data=st.data())
 def test_a_call_that_fails_leaves_all_settings_as_they_were(made, data):
     settings, _ = simulated(environment={"TF_FORCE_GPU_ALLOW_GROWTH": "false"}, memory="addresses")

@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 from heaps import MIB, new_heap, snapshot
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
@@ -140,7 +140,6 @@ def test_a_type_is_known_by_many_names():
     assert element_type(SPECIAL["variant"]) is SPECIAL["variant"]
 
 
-@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 4), st.binary(max_size=60)), max_size=40))
 def test_texts_are_what_was_put_there_last(puts):
     heap = new_heap(MIB, HostSubAllocator())

@@ -5,7 +5,7 @@ from math import prod
 import numpy as np
 import pytest
 from heaps import MIB, new_heap, snapshot
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
@@ -94,7 +94,6 @@ def test_shapes_come_in_many_forms(shape, sizes):
     assert checked_shape(iter(sizes)) == sizes
 
 
-@settings(max_examples=50)
 @given(SIZES, st.sampled_from(["u1", "f4", "c16"]))
 def test_every_shape_has_the_bytes_it_says(sizes, dtype):
     heap = new_heap(MIB, HostSubAllocator())
@@ -107,7 +106,6 @@ def test_every_shape_has_the_bytes_it_says(sizes, dtype):
     assert heap.stats().chunks_in_use == 0
 
 
-@settings(max_examples=50)
 @given(SIZES, st.randoms())
 def test_reshaping_is_numpys(sizes, chance):
     count = prod(sizes)
@@ -124,7 +122,6 @@ def test_reshaping_is_numpys(sizes, chance):
         assert resolve_shape(wish, count) == expected
 
 
-@settings(max_examples=50)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=3), st.data())
 def test_parts_are_numpys(sizes, data):
     heap = new_heap(MIB, HostSubAllocator())

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from heaps import KIB, MIB, new_heap
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from unit.devices.wrappers.guarded import poke, three
 from unit.devices.wrappers.plain_allocator import PlainAllocator
@@ -62,7 +62,6 @@ def test_a_damaged_chunk_is_kept_until_it_is_mended(guard):
         guard.mend(weights)
 
 
-@settings(max_examples=50)
 @given(
     size=st.integers(1, 2000),
     guard_bytes=st.integers(1, 300),

@@ -5,7 +5,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from processes import sized
 from shared import ROOT
@@ -64,7 +64,6 @@ def test_the_events_of_a_heap_come_back_in_few_bytes(tmp_path, path):
 operations = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(0, 1 << 22)), max_size=60)
 
 
-@settings(max_examples=50)
 @given(operations, st.sampled_from([1 << 20, 1 << 24]), st.booleans(), st.sampled_from([3, 17, 100]))
 def test_any_heap_comes_back(made, limit, timestamps, size):
     kinds, ids, sizes = (

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.importers import chrome_trace
@@ -19,7 +19,6 @@ def pieces(text: str, size: int) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-@settings(max_examples=50)
 @given(items=st.lists(VALUES, max_size=6), size=st.integers(1, 9), indent=st.none() | st.integers(0, 2))
 def test_the_items_are_those_of_the_standard_parser(items, size, indent):
     before, after = chrome_trace._WINDOW, {"z": [1, {"items": [2]}]}
@@ -34,7 +33,6 @@ def test_the_items_are_those_of_the_standard_parser(items, size, indent):
         chrome_trace._WINDOW = before
 
 
-@settings(max_examples=50)
 @given(items=st.lists(VALUES, min_size=1, max_size=4), data=st.data())
 def test_a_cut_text_gives_the_items_before_the_cut(items, data):
     text = json.dumps(items)

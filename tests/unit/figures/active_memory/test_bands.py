@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from heap_strategies import run, seeded_operations
-from hypothesis import given, settings
+from hypothesis import given
 from unit.figures.active_memory.outlines import area, polygons, three_steps
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 from unit.model.one_pass import find
@@ -81,7 +81,6 @@ def test_a_name_stays_on_the_longest_level_of_its_band():
     assert names["y"][0] * seen.divisor == 2 * MiB
 
 
-@settings(max_examples=50)
 @given(seeded_operations())
 def test_every_lifetime_lies_on_those_that_began_before_it(steps):
     lives = find(run(steps).trace(), 0).lifetimes

@@ -1,5 +1,5 @@
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.figures.region_map.rows import WRAPPED_ROWS, VisibleRows, lay_out
@@ -18,7 +18,6 @@ def regions_of(sizes, first=0x7F00_0000_0000, gap=256):
 sizes = st.lists(st.integers(1, 1 << 24).map(lambda units: 256 * units), min_size=1, max_size=40)
 
 
-@settings(max_examples=50)
 @given(sizes)
 def test_rows_show_every_byte_of_every_region_once(sizes):
     rows = lay_out(regions_of(sizes))
@@ -31,7 +30,6 @@ def test_rows_show_every_byte_of_every_region_once(sizes):
     assert (pieces.right <= rows.width).all()
 
 
-@settings(max_examples=50)
 @given(sizes, st.data())
 def test_a_chunk_is_cut_only_at_the_ends_of_rows(sizes, data):
     regions = regions_of(sizes)
@@ -48,7 +46,6 @@ def test_a_chunk_is_cut_only_at_the_ends_of_rows(sizes, data):
     assert pieces.row[0] * rows.width + pieces.left[0] == rows.first[at] * rows.width + begin
 
 
-@settings(max_examples=50)
 @given(sizes)
 def test_there_are_no_more_rows_than_can_be_seen(sizes):
     rows = lay_out(regions_of(sizes))
@@ -111,7 +108,6 @@ def test_where_nothing_is_nothing_is_seen():
     assert (len(seen), pieces, len(rows.part(None))) == (0, 0, 0)
 
 
-@settings(max_examples=50)
 @given(sizes, st.data())
 def test_rows_by_size_hold_the_same_chunks_and_begin_with_the_largest(sizes, data):
     regions = regions_of(sizes)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from heap_strategies import run, seeded_operations
-from hypothesis import given, settings
+from hypothesis import given
 
 from bfcviz.events.schema import bin_of
 from bfcviz.model import Model
@@ -23,7 +23,6 @@ def test_chunks_are_by_address_from_wherever_one_comes(trace, heap):
         assert model.chunks().tolist() == heap.states[step][0]["chunks"]
 
 
-@settings(max_examples=50)
 @given(seeded_operations())
 def test_bins_count_every_chunk_once_in_the_bin_of_its_size(steps):
     heap = run(steps)
