@@ -35,7 +35,7 @@ def test_a_short_attack():
 
 
 def test_cases_that_are_left_are_no_success():
-    done = run_python(ATTACK, "--only", "folders", "threads", "--inputs", 20_000, "--seconds", 4)
+    done = run_python(ATTACK, "--only", "folders", "threads", "--inputs", 20_000, "--seconds", 1)
     left = {
         name: (int(missing), int(planned))
         for name, missing, planned in re.findall(

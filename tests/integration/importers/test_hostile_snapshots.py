@@ -30,19 +30,18 @@ def sample(name):
 
 
 def opened(path, data):
-    """Whether the file opens; any other error than a FileError fails the test."""
+    """The trace; None where the file does not open. Any other error than a FileError fails the test."""
     write_anew(path, data)
     begin = time.process_time()
     try:
         trace = read_snapshot(path)
     except FileError as error:
         assert str(path) in str(error)  # noqa: PT017
-        found = False
+        trace = None
     else:
         trace.read(0, len(trace))
-        found = True
     assert time.process_time() - begin < SECONDS
-    return found
+    return trace
 
 
 @needs_shared
@@ -107,8 +106,7 @@ def test_entries_that_contradict_each_other(tmp_path, blocks, entries):
     segments = [segment(each, 8192 * place) for place, each in enumerate(blocks, 1)]
     value = {"segments": segments, "device_traces": [entries]}
     path = tmp_path / "strange.pickle"
-    if opened(path, pickle.dumps(value)):
-        trace = read_snapshot(path)
+    if (trace := opened(path, pickle.dumps(value))) is not None:
         totals = trace.origin.details["totals"][0]
         assert totals["blocks"] == sum(map(len, blocks))
 
@@ -116,7 +114,8 @@ def test_entries_that_contradict_each_other(tmp_path, blocks, entries):
 @pytest.mark.parametrize("value", [[], {}, 3, None, {"segments": 3}, {"segments": [3]}, {"segments": [{}]},
                                    {"segments": [], "device_traces": [[3]]}, [[], []]])  # fmt: skip
 def test_other_pickles(tmp_path, value):
-    assert opened(tmp_path / "other.pickle", pickle.dumps(value)) == (value == [])
+    trace = opened(tmp_path / "other.pickle", pickle.dumps(value))
+    assert (trace is not None) == (value == [])
 
 
 ODD = [None, [], {}, (), "text", b"bytes", 1.5, float("nan"), float("inf"), True, -1, 0, 1, 511, 1 << 31,
@@ -167,9 +166,9 @@ def with_each_value_odd(value):
 
 def answered(path, value):
     """Whether the file opens; if so, `info` and `why` answer."""
-    if not opened(path, pickle.dumps(value, 4)):
+    trace = opened(path, pickle.dumps(value, 4))
+    if trace is None:
         return False
-    trace = read_snapshot(path)
     lines = info_lines(trace.origin, info(trace))
     failed = all_failures(trace)
     asked = [would_fit(trace, len(trace), 3 << 20, pool=pool) for pool in range(len(trace.origin.pools))]
@@ -262,7 +261,7 @@ CUT = {
 
 @pytest.mark.parametrize("data", CUT.values(), ids=CUT)
 def test_crafted_pickles(tmp_path, data):
-    assert not opened(tmp_path / "crafted.pickle", data)
+    assert opened(tmp_path / "crafted.pickle", data) is None
 
 
 WORDS = [b"segments", b"device_traces", b"action", b"filename", b"line", b"name", b"alloc"]
