@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anywidget
 import ipywidgets as widgets
@@ -51,10 +51,14 @@ from bfcviz.model.grouping import HolderChoice
 from bfcviz.model.navigation import busy_window, events_of, opening, step_of_pool
 from bfcviz.model.trace_index import index_of
 
+if TYPE_CHECKING:
+    from bfcviz.dashboard.scrubbing import Scrubbing
+
 # ------------------------------------------------------------------------------
 # The page's side of a dashboard: an invisible widget that sends user actions from the page to Python.
 #
-# Python sends it nothing: anywidget drops messages to a widget that took a slow page more than two seconds to start.
+# Python sends it only what it asked for (see scrubbing.py): anywidget drops messages to a widget that took a slow page
+# more than two seconds to start.
 #
 # The `do` of the messages that it sends:
 #
@@ -70,12 +74,14 @@ from bfcviz.model.trace_index import index_of
 # `cursor`   the way that the cursor of the map goes, see `MapCursor.move`
 # `hover`    the number of the row of holders that the mouse points at; without it: none
 # `scroll`   the user scrolled a list: its name, and the row at its upper edge
+# `scrub`    the page would show steps by itself; with `script` it needs the script for it
 # others     the `data-bfcviz` attribute of the clicked element
 # =========  ===========================================================================================
 
 # The text, not the path: for a path, anywidget keeps every widget alive to notify it when the file changes.
 _SCRIPT: Final = "\n".join(
-    Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("page.js", "scrolling.js")
+    Path(__file__).with_name(name).read_text(encoding="utf-8")
+    for name in ("page.js", "scrolling.js", "scrubbing.js")
 )
 
 # JupyterLab and ipywidgets remove the focus outline of menus, sliders and boxes. The class is repeated three times so
@@ -94,6 +100,11 @@ _STYLE: Final = """
   box-shadow: 0 0 0 4px var(--jp-layout-color0, #fff);
 }
 .bfcviz-map:not(:focus) i { display: none }
+.bfcviz-scrub { position: absolute; z-index: 1; cursor: progress }
+.bfcviz-scrub > div { position: absolute; top: 0; bottom: 0; font: 10px system-ui, sans-serif }
+.bfcviz-scrub span { position: absolute; right: 4px; transform: translateY(-50%); white-space: nowrap }
+.bfcviz-scrubbed { display: none !important }
+.bfcviz-scrubs :is(.bfcviz-headline, .bfcviz-growth, .bfcviz-side) { opacity: .35 }
 @media (prefers-reduced-motion: reduce) {
   .bfcviz-dashboard, .bfcviz-dashboard * {
     animation: none !important; transition: none !important; scroll-behavior: auto !important;
@@ -133,6 +144,7 @@ _FREED: Final = (
     "_trace",
     "_failed",
     "page",
+    "scrubbing",
     "export_row",
     "header",
     "holders",
@@ -456,6 +468,14 @@ def dispatch(view: "Inspector", content: Message) -> None:
     Raises:
         BfcvizError: the message is invalid, or the action failed.
         TraitError: the message asks for a step that does not exist.
+def _handle_scrub(view: "Inspector", message: PageMessage) -> None:
+    if view.scrubbing is None:
+        from bfcviz.dashboard.scrubbing import Scrubbing  # noqa: PLC0415  what it imports no first screen needs
+
+        view.scrubbing = Scrubbing(view.page.send)
+    view.scrubbing.begin(view.panel_data, view.look, script=message.has("script"))
+
+
     """
     message = PageMessage(content)
     if (do := message.text("do")) not in HANDLERS:
@@ -484,6 +504,7 @@ HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
     "hover": _handle_hover,
     "holder": _handle_holder,
     "search": _handle_search,
+    "scrub": _handle_scrub,
     "ask": lambda view, message: view.set_trait(
         "wanted", message.whole("size") if message.has("size") else 0
     ),
@@ -556,6 +577,7 @@ class Inspector(ViewState):
         self.controls = Controls([each.name for each in trace.origin.pools], self.act, self._ask)
         self.player = Player(self._advance, lambda: self.controls.show_playing(playing=False))
         self.fit, self.cursor = FitPane(), MapCursor()
+        self.scrubbing: Scrubbing | None = None
         self.header, self.holders, self.chunk = Header(), HoldersPane(self.compare_moments), ChunkPane()
         names = {"everything shown": EVERYTHING} | {kind.title: name for name, kind in FIGURES.items()}
         self.export_row = ExportRow(names, self.draw_for_export, self._code, self._page_without_kernel)
@@ -660,6 +682,8 @@ class Inspector(ViewState):
         if self._held:
             return self.panel_data.held_map(look)
         return self.panel_data.panels(names_in(self.views), look)
+            if self.scrubbing is not None:
+                self.scrubbing.show(self.panel_data, self.look)
 
     def _show_controls(self) -> None:
         first, controls = self._trace.first, self.controls

@@ -26,7 +26,7 @@ export default {
     const update = () => {
       root ??= el.closest(".bfcviz-dashboard");
       if (!root) return;
-      if (!root.dataset.lmSuppressShortcuts) prepare_root(root, send, removed.signal);
+      if (!root.dataset.lmSuppressShortcuts) prepare_root(root, model, removed.signal);
       name_inputs(root);
       place_rows(root);
       (check_steps ??= watch_steps(root, removed.signal))();
@@ -217,13 +217,14 @@ function watch_kernel(root, signal) {
   check();
 }
 
-function prepare_root(root, send, signal) {
+function prepare_root(root, model, signal) {
   root.dataset.lmSuppressShortcuts = "true"; // else JupyterLab handles our keys as its own commands
   root.tabIndex = 0;
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", "bfcviz dashboard: arrow keys step through the events, space plays");
-  send = without_backlog(root, send, signal);
-  root.addEventListener("keydown", (event) => on_key(event, send), { signal });
+  const send = without_backlog(root, (message) => model.send(message), signal);
+  const scrub = scrubbing(root, model, send, signal); // see scrubbing.js
+  root.addEventListener("keydown", (event) => on_key(event, send, scrub), { signal });
   listen_to_release(root, send, signal);
   listen_to_clicks(root, send, signal);
   root.addEventListener("wheel", guard_wheel, { signal, capture: true, passive: false });
@@ -232,12 +233,12 @@ function prepare_root(root, send, signal) {
   keep_keys(root, signal);
   watch_kernel(root, signal);
   listen_to_holders(root, send, signal);
-  listen_to_strip(root, send, signal);
+  listen_to_strip(root, send, scrub, signal);
   // In a page without a notebook (Voila calls its whole body one) nothing else wants the keys.
   const notebook = root.closest(".jp-Notebook");
   if (notebook && notebook !== document.body) return;
   const takes = (event) => event.target === document.body && root === document.querySelector(".bfcviz-dashboard");
-  document.addEventListener("keydown", (event) => takes(event) && on_key(event, send), { signal });
+  document.addEventListener("keydown", (event) => takes(event) && on_key(event, send, scrub), { signal });
 }
 
 function focus(element) {
@@ -292,12 +293,14 @@ function listen_to_holders(root, send, signal) {
   root.addEventListener("mouseleave", () => point(null), { signal });
 }
 
-// The time strip: a drag chooses, moves or resizes the window of steps, a click goes to a step.
+// The time strip: a drag chooses, moves or resizes the window of steps, or moves the line at the step; a click goes to a
+// step.
 
 const NEAR_PX = 6; // this close to an end of the window, a drag moves the end
+const LINE_PX = 3; // this close to the line at the step, a drag moves it: also where the window ends there
 const STILL_PX = 3; // a shorter drag is a click
 
-function listen_to_strip(root, send, signal) {
+function listen_to_strip(root, send, scrub, signal) {
   let click_timer = 0;
   const strip_under = (event) => {
     const area = event.target;
@@ -313,7 +316,7 @@ function listen_to_strip(root, send, signal) {
     "mousemove",
     (event) => {
       const strip = event.buttons ? null : strip_under(event);
-      if (strip) strip.area.style.cursor = CURSORS[grip(at(event, strip), strip.ends)];
+      if (strip) strip.area.style.cursor = CURSORS[grip(at(event, strip), strip)];
     },
     { signal },
   );
@@ -330,16 +333,20 @@ function listen_to_strip(root, send, signal) {
       event.stopPropagation(); // plotly would zoom
       event.preventDefault(); // else the drag selects text
       const begin = at(event, strip);
-      const held = grip(begin, strip.ends);
+      const held = grip(begin, strip);
       const brush = new Brush(root, strip);
+      let dragged_step = false;
       let ends = null; // of the new window in pixels; null: the mouse has not moved yet
       const move = (moved) => {
         const now = at(moved, strip);
-        if (ends || Math.abs(now - begin) > STILL_PX) brush.show((ends = dragged(held, begin, now, strip)));
+        if (held === "step") {
+          if (dragged_step ||= Math.abs(now - begin) > STILL_PX) scrub.drag(strip.axis.p2d(now));
+        } else if (ends || Math.abs(now - begin) > STILL_PX) brush.show((ends = dragged(held, begin, now, strip)));
       };
       const drop = () => {
         removeEventListener("mousemove", move);
-        if (ends) {
+        if (dragged_step) scrub.drop();
+        else if (ends) {
           brush.drop();
           send({ do: "brush", from: strip.axis.p2d(ends[0]), to: strip.axis.p2d(ends[1]) });
         } else {
@@ -356,10 +363,11 @@ function listen_to_strip(root, send, signal) {
   );
 }
 
-const CURSORS = { left: "ew-resize", right: "ew-resize", window: "grab", empty: "crosshair" };
+const CURSORS = { left: "ew-resize", right: "ew-resize", step: "col-resize", window: "grab", empty: "crosshair" };
 
-// The part of the strip at this position: an end of the window, the window, or neither.
-function grip(x, ends) {
+// The part of the strip at this position: the line at the step, an end of the window, the window, or none.
+function grip(x, { ends, line }) {
+  if (line !== null && Math.abs(x - line) <= LINE_PX) return "step";
   if (!ends) return "empty";
   if (Math.abs(x - ends[0]) <= NEAR_PX) return "left";
   if (Math.abs(x - ends[1]) <= NEAR_PX) return "right";
@@ -377,7 +385,8 @@ function dragged(held, begin, now, { ends, axis }) {
 
 const ascending = (one, other) => one - other;
 
-// The strip's subplot, its x axis, and the ends of its window in pixels (null: it shows all steps).
+// The strip's subplot, its x axis, the ends of its window in pixels (null: it shows all steps), and the line at the step
+// (null: the axis does not count steps).
 function strip_of(plot) {
   // Not the full data: there, a trace without points is not visible.
   const trace = plot?.data?.find((each) => each.name === "shown window" && each.visible !== false);
@@ -385,7 +394,9 @@ function strip_of(plot) {
   const subplot = trace.xaxis + trace.yaxis;
   const axis = plot._fullLayout._plots[subplot].xaxis;
   const ends = trace.x?.length ? [axis.d2p(trace.x[0]), axis.d2p(trace.x[trace.x.length - 2])] : null;
-  return { plot, subplot, axis, ends };
+  const at_step = plot.data.find((each) => each.name === "this step" && each.xaxis === trace.xaxis);
+  const step = Number(plot.dataset.bfcvizStep);
+  return { plot, subplot, axis, ends, line: at_step?.x?.[0] === step ? axis.d2p(step) : null };
 }
 
 // What a drag has chosen so far; it stays until the figure shows it.
@@ -435,7 +446,7 @@ function without_backlog(root, send, signal) {
   };
 }
 
-function on_key(event, send) {
+function on_key(event, send, scrub) {
   if (event.ctrlKey || event.altKey || event.metaKey) return;
   if (event.key === "Enter" && run_marked(event, send)) return;
   if (event.target.closest(TYPED)) return;
@@ -443,6 +454,7 @@ function on_key(event, send) {
   if (!KEYS.has(event.key)) return;
   event.preventDefault();
   event.stopPropagation();
+  if (scrub.key(event)) return;
   send(event.repeat ? { do: "key", key: event.key, held: true } : { do: "key", key: event.key }, event.repeat);
 }
 

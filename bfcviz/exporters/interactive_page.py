@@ -44,7 +44,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.exporters.report import HeapReport, report_of
 from bfcviz.exporters.report_page import LivePart, as_html, holder_variables
 from bfcviz.figures.bin_histogram import bin_panels, histogram_bins
-from bfcviz.figures.colouring import COLOURINGS, OTHER, colouring
+from bfcviz.figures.colouring import COLOURINGS, OTHER, Colouring, colouring
 from bfcviz.figures.fragmentation_timeline import fragmentation_panel
 from bfcviz.figures.free_chunk_ladder import ladder_of, ladder_panel
 from bfcviz.figures.panel import BELOW, Margins, Panel, below_each_other, lay
@@ -263,7 +263,7 @@ def interactive_html(report: HeapReport, ranks: RankSet | None = None, most: int
             "base-uri 'none'; form-action 'none'"
         ),
         scripts=(
-            f'<script type="application/json" id="data">{_page_script_json(_page_data(report, first, last))}</script>'
+            f'<script type="application/json" id="data">{page_json(_page_data(report, first, last))}</script>'
             f'<script>{scripts[0]}</script><script type="module">{scripts[1]}</script>'
         ),
     )
@@ -308,14 +308,15 @@ _MODULES: Final = ("page_heap.js", "page_map.js", "page_view.js")
 
 
 @cache
-def page_modules() -> str:
-    """The scripts of the page as one module: what one imports from another stands before it."""
-    texts = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in _MODULES]
+def page_modules(*more: Path) -> str:
+    """The scripts of the page, and `more`, as one module: what one imports from another stands before it."""
+    paths = [*(Path(__file__).with_name(name) for name in _MODULES), *more]
+    texts = [path.read_text(encoding="utf-8") for path in paths]
     return re.sub(r"^(?:import .* from .*;\n|export )", "", "\n".join(texts), flags=re.MULTILINE)
 
 
-def _page_script_json(value: object) -> str:
-    """JSON that cannot end the script element around it."""
+def page_json(value: object) -> str:
+    """What the scripts of a page read, as JSON that cannot end the script element around it."""
     return json.dumps(value, separators=(",", ":"), default=_page_json_value).replace("<", "\\u003c")
 
 
@@ -337,34 +338,47 @@ def _page_json_value(value: Any) -> Any:
 def _page_data(report: HeapReport, first: int, last: int) -> dict[str, Any]:
     model, pool = report.model, report.pool
     trace = model.trace
-    events = heap_events(trace, pool, first, last)
-    heap = packed_heap(model, events, first)
-    owned = _page_chunks_in_use(model, events, first)
+    heap, owned = page_heap(model, first, last)
     smallest = fit_of(model, 1).found
     settings = smallest if report.shown.requested == 0 else report.shown
     rounding = smallest.rounded
-    details = trace.origin.details
     return {
-        "heap": heap,
-        "heap_rows": heap["rows"],
-        "heap_start_peak": heap["start"]["peak_bytes_in_use"],
-        "first": first,
-        "last": last,
+        **heap,
+        "heap_start_peak": heap["heap"]["start"]["peak_bytes_in_use"],
         "shown_step": model.step,
         "shown_name": "failure" if report.has_failure else "peak",
-        "limit": trace.origin.pools[pool].limit,
         "rounding": max(int(rounding), 1),
         "apart": {Family.TORCH: "torch", Family.CUPY: "cupy"}.get(settings.settings.family),
-        "free_known": regions_known(details, pool),
-        "requested_known": requested_bytes_known(details, pool),
-        "labels": compressed(
-            _page_script_json(_label_texts(trace.labels, np.unique(owned["label"]).tolist())).encode()
-        ),
         "groupings": list(_page_groupings(trace, pool, owned)),
         "colourings": list(_page_colourings(model, owned)),
-        "themes": {theme.name: _page_canvas_theme(theme) for theme in (LIGHT, DARK)},
         **_page_figures(model, (first, last)),
     }
+
+
+def page_heap(model: Model, first: int, last: int) -> tuple[dict[str, Any], NDArray[np.void]]:
+    """The heap of a page in the steps [first, last], with its labels and colours; and the chunks in use of these steps.
+
+    Raises:
+        BfcvizError: an address or a size is too large for a page.
+    """
+    trace, pool = model.trace, model.pool
+    details = trace.origin.details
+    events = heap_events(trace, pool, first, last)
+    heap = packed_heap(model, events, first)
+    owned = _page_chunks_in_use(model, events, first)
+    labels = _label_texts(trace.labels, np.unique(owned["label"]).tolist())
+    sent = {
+        "heap": heap,
+        "heap_rows": heap["rows"],
+        "first": first,
+        "last": last,
+        "limit": trace.origin.pools[pool].limit,
+        "free_known": regions_known(details, pool),
+        "requested_known": requested_bytes_known(details, pool),
+        "labels": compressed(page_json(labels).encode()),
+        "themes": {theme.name: _page_canvas_theme(theme) for theme in (LIGHT, DARK)},
+    }
+    return sent, owned
 
 
 _OWNED: Final = np.dtype(
@@ -474,41 +488,55 @@ _COLOURINGS: Final = {
 def _page_colourings(model: Model, owned: NDArray[np.void]) -> Iterator[dict[str, Any]]:
     """The colourings: the class of each value, and the colours of the classes. That by holder is of the step shown."""
     trace, pool = model.trace, model.pool
-    for name, of in _COLOURINGS.items():
+    for name in _COLOURINGS:
         chunks = model.chunks() if name == "holder" else None
-        light, dark = (colouring(trace, pool, name, theme, chunks) for theme in (LIGHT, DARK))
-        records = owned
-        if of == "bin":
-            records = np.zeros(NUM_BINS, _OWNED)
-            records["size"] = MIN_CHUNK << np.arange(NUM_BINS)
-        if not len(records):
-            continue
-        classes = light.classes(records, model.step)
-        found = {
-            "name": name,
-            "title": "holder" if name == "holder" else COLOURINGS[name],
-            "of": of,
-            "names": light.names,
-            "fills": {
-                each.name: [paint.fill for paint in made.paints]
-                for each, made in ((LIGHT, light), (DARK, dark))
-            },
-            "waste": light.shows_waste,
+        made: dict[str, Colouring] = {
+            theme.name: colouring(trace, pool, name, theme, chunks) for theme in (LIGHT, DARK)
         }
-        if name == "kind":
-            codes = grouping(trace, pool, "kind").codes(owned).astype(np.int64)
-            if not codes.any():
-                continue
-            yield found | {"table": _page_class_table(codes, classes), "codes": packed(codes)}
-        elif of in {"label", "stream"}:
-            if of == "stream" and len(np.unique(owned["stream"])) < 2:
-                continue
-            yield found | {"table": _page_class_table(owned[of].astype(np.int64), classes)}
-        else:
-            yield found | {"table": classes.tolist() if of == "bin" else [0]}
+        found = page_colouring(model, owned, made)
+        if found is not None:
+            yield found
 
 
-def _page_class_table(values: NDArray[np.int64], classes: NDArray[np.uint8]) -> list[int]:
+def page_colouring(
+    model: Model, owned: NDArray[np.void], made: Mapping[str, Colouring]
+) -> dict[str, Any] | None:
+    """A colouring as the scripts of a page read it; None: they cannot tell its classes, or it has but one.
+
+    Args:
+        model: at the step shown.
+        owned: the chunks in use that the page may show, as `page_heap` returns them.
+        made: the colouring, by the name of the theme whose colours it has.
+    """
+    first = next(iter(made.values()))
+    name = first.name
+    of = _COLOURINGS.get(name)
+    records = owned
+    if of == "bin":
+        records = np.zeros(NUM_BINS, _OWNED)
+        records["size"] = MIN_CHUNK << np.arange(NUM_BINS)
+    if of is None or not len(records):
+        return None
+    classes = first.classes(records, model.step)
+    found = {
+        "name": name,
+        "title": "holder" if name == "holder" else COLOURINGS[name],
+        "of": of,
+        "names": first.names,
+        "fills": {theme: [paint.fill for paint in each.paints] for theme, each in made.items()},
+        "waste": first.shows_waste,
+    }
+    if name == "kind":
+        codes = grouping(model.trace, model.pool, "kind").codes(owned).astype(np.int64)
+        return found | {"table": class_table(codes, classes), "codes": packed(codes)} if codes.any() else None
+    if of == "stream" and len(np.unique(owned["stream"])) < 2:
+        return None
+    if of in {"label", "stream"}:
+        return found | {"table": class_table(owned[of].astype(np.int64), classes)}
+    return found | {"table": classes.tolist() if of == "bin" else [0]}
+
+
+def class_table(values: NDArray[np.int64], classes: NDArray[np.uint8]) -> list[int]:
     """For a colouring of the interactive page: the class of each value; where it does not occur, the last one."""
     table = np.full(int(values.max(initial=0)) + 1, min(int(classes.max(initial=0)), OTHER), np.intp)
     table[values] = classes

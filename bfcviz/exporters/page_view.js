@@ -30,13 +30,19 @@ CONFIG.modeBarButtonsToRemove = ["select2d", "lasso2d", "toImage"];
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
+// With one digit after the point, as Python writes it: of two that are as near, the even one.
+export function one_digit(value) {
+  const below = Math.floor(value * 10);
+  return (value * 10 - below === 0.5 && below % 2 === 0 ? below / 10 : value).toFixed(1);
+}
+
 export function format_bytes(size) {
   let [value, unit] = [Math.abs(size), 0];
   for (; value >= 1023.95 && unit < UNITS.length - 1; unit += 1) value /= 1024;
-  return `${size < 0 ? "-" : ""}${unit ? value.toFixed(1) : value.toFixed(0)} ${UNITS[unit]}`;
+  return `${size < 0 ? "-" : ""}${unit ? one_digit(value) : value.toFixed(0)} ${UNITS[unit]}`;
 }
 
-const counted = (number) => number.toLocaleString("en");
+export const counted = (number) => number.toLocaleString("en");
 const exact_bytes = (size) => (size < 1024 ? `${size} B` : `${format_bytes(size)} (${counted(size)} B)`);
 const hex = (address) => `0x${address.toString(16)}`;
 const short_bytes = (size) => format_bytes(size).replace(".0 ", " ");
@@ -73,10 +79,14 @@ export class PageData {
     page.labels = JSON.parse(new TextDecoder().decode(await inflated(data.labels)));
     page.heap = await Heap.read(data.heap, tell);
     page.codes = {};
-    for (const each of [...data.groupings, ...data.colourings]) {
-      if (each.codes) page.codes[each.of] ??= page.by_allocation((await column(each.codes)).left());
-    }
+    await page.read_codes([...data.groupings, ...data.colourings]);
     return page;
+  }
+
+  async read_codes(ways) {
+    for (const { of, codes } of ways) {
+      if (codes && !(of in this.codes)) this.codes[of] = this.by_allocation((await column(codes)).left());
+    }
   }
 
   // Numbers of the rows that the page begins with, then of each ALLOCATE, as a look-up by `chunks.event`.
@@ -300,30 +310,28 @@ function edge({ exact, x, low, high }, end, divisor) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// The page.
+// A heap at a step, and how its map looks; also of a dashboard whose page moves by itself (dashboard/scrubber.js).
 
-const IDS =
-  "app status step slider first back forward last shown colour theme search hits fit answer map map-plot canvas tip " +
-  "stats fragmentation bins ladder numbers event pane by holders legend told";
-
-class Page {
-  constructor(data, plotly) {
-    Object.assign(this, { data, plotly, heap: data.heap });
-    this.ids = Object.fromEntries(IDS.split(" ").map((id) => [id, document.getElementById(id)]));
+export class HeapView {
+  constructor(data, canvas) {
+    Object.assign(this, { data, heap: data.heap, step: data.first, theme_name: "light" });
     this.selected = null; // {address, born or null, event, chunk}
     this.cursor = null; // the address that the arrow keys are at, while the map has the focus
-    this.holder = null; // {by, path}
     this.search = null;
-    this.step_told = "";
-    this.wanted = null;
-    this.drawn = {}; // figure -> whether plotly drew it
-    this.frame = 0;
-    this.fitted = 0; // when the axes of the map were last fitted to its rows
-    this.resting = 0;
     this.colouring = data.colourings[0];
-    this.grouping = data.groupings[0];
-    this.theme_name = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-    this.map = new MapCanvas(this.heap, this.ids.canvas);
+    this.map = new MapCanvas(this.heap, canvas);
+  }
+
+  // The step of the heap; it moves to the last place that is not after it.
+  seek(step) {
+    const { data, heap } = this;
+    this.step = Math.min(Math.max(Math.round(step), data.first), data.last);
+    heap.seek(heap.place_of(this.step));
+  }
+
+  // Says whether a chunk in use is outside of the chosen holder; null: none is chosen.
+  fading() {
+    return null;
   }
 
   // The class of each value that the colouring goes by.
@@ -335,113 +343,8 @@ class Page {
     return this.data.themes[this.theme_name];
   }
 
-  get figures() {
-    return this.data.figures[this.theme_name];
-  }
-
-  async begin() {
-    const { ids, data } = this;
-    document.documentElement.dataset.theme = this.theme_name;
-    ids.app.hidden = false;
-    for (const picture of document.querySelectorAll(".still")) picture.remove();
-    for (const [select, choices] of [[ids.colour, data.colourings], [ids.by, data.groupings]]) {
-      for (const { name, title } of choices) select.append(element("option", title, { value: name }));
-    }
-    Object.assign(ids.slider, { min: data.first, max: data.last });
-    ids.shown.textContent = data.shown_name;
-    this.heap.seek(this.heap.place_of(data.shown_step));
-    this.step = data.shown_step;
-    await this.draw_figures();
-    this.listen();
-    ids.status.hidden = true;
-    this.draw_all();
-    ids.app.dataset.ready = "yes";
-  }
-
-  async draw_figures() {
-    const { plotly, ids } = this;
-    const copy = (name) => structuredClone(this.figures[name]);
-    const draw = async (name, { data, layout }, config) => {
-      await plotly.react(ids[name], data, layout, { ...CONFIG, ...config });
-    };
-    const map = copy("map");
-    map.layout = { ...map.layout, ...this.map_axes(map.layout), paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)" };
-    await draw("map-plot", map, { scrollZoom: true });
-    if (ids.stats) await draw("stats", this.stats_figure(copy("stats")));
-    if (ids.fragmentation) await draw("fragmentation", this.fragmentation_figure(copy("fragmentation")));
-    this.draw_bars();
-  }
-
-  // ----- moving ------------------------------------------------------------------------------------------------------
-
-  // Show a step; drawn with the next frame of the browser.
-  go(step) {
-    const { data } = this;
-    this.step = Math.min(Math.max(Math.round(step), data.first), data.last);
-    this.heap.seek(this.heap.place_of(this.step));
-    this.soon();
-  }
-
-  // The next or the last step at which this heap changes.
-  walk(events) {
-    const place = Math.min(Math.max(this.heap.place + events, 0), this.heap.count);
-    this.go(this.heap.step_of(place));
-  }
-
-  soon() {
-    this.frame ||= requestAnimationFrame(() => {
-      this.frame = 0;
-      this.draw_moving();
-    });
-    clearTimeout(this.resting);
-    this.resting = setTimeout(() => this.draw_resting(), REST_MS);
-  }
-
-  draw_moving() {
-    if (performance.now() > this.fitted + REFIT_MS) this.fit_map();
-    this.draw_map();
-    this.draw_step();
-    this.draw_numbers();
-  }
-
-  draw_resting() {
-    this.fit_map();
-    this.draw_bars();
-    this.draw_pane();
-    this.draw_holders();
-    this.draw_hits();
-    this.draw_answer();
-    this.draw_map();
-    const told = `Step ${counted(this.step)}: ${this.event_text()}. ${format_bytes(this.heap.bytes_in_use)} in use.`;
-    if (told !== this.step_told) this.ids.told.textContent = this.step_told = told; // else the chunk at the cursor stays
-  }
-
-  draw_all() {
-    this.draw_moving();
-    this.draw_resting();
-  }
-
-  // ----- the map -----------------------------------------------------------------------------------------------------
-
-  // Where plotly has put the plot, in pixels; and its ranges.
-  view() {
-    const { xaxis, yaxis } = this.ids["map-plot"]._fullLayout;
-    const [left, right] = xaxis.range.map((each) => each * this.divisor);
-    const [bottom, top] = yaxis.range;
-    return { left, right, top, bottom, x: xaxis._offset, y: yaxis._offset, width: xaxis._length, height: yaxis._length };
-  }
-
-  draw_map() {
-    if (!this.ids["map-plot"]._fullLayout) return;
-    const view = this.view();
-    const { canvas } = this.ids;
-    canvas.style.left = `${view.x}px`;
-    canvas.style.top = `${view.y}px`;
-    this.map.paint(view, this.look());
-  }
-
   look() {
-    const { data, heap, colouring, table, holder } = this;
+    const { data, heap, colouring, table } = this;
     const { label } = heap.chunks;
     const class_of =
       colouring.of === "label"
@@ -453,7 +356,7 @@ class Page {
       class_of,
       waste: colouring.waste && data.requested_known,
       is_found: this.search,
-      is_faded: holder === null ? null : (chunk) => !this.holds(chunk),
+      is_faded: this.fading(),
       text_of: (chunk, room) => this.box_text(chunk, room),
       outlines: this.outlines(),
     };
@@ -524,6 +427,174 @@ class Page {
     return at >= 0 && this.heap.events.seq[at] + 1 === this.step ? at : -1;
   }
 
+  // The row of the chosen chunk, if it is there at this step; else -1.
+  selected_chunk() {
+    if (this.selected === null) return -1;
+    const { state, address, born } = this.heap.chunks;
+    const { address: wanted, born: since } = this.selected;
+    for (let chunk = 0; chunk < state.length; chunk += 1) {
+      if (state[chunk] === NOTHING || address[chunk] !== wanted) continue;
+      if (since === null ? state[chunk] === FREE_CHUNK : state[chunk] === IN_USE && born[chunk] === since) return chunk;
+    }
+    return -1;
+  }
+
+  event_text() {
+    const at = this.event_at();
+    if (at < 0) return this.step === this.data.first ? "the first step of this page" : "an event of another heap";
+    const { events, handles } = this.heap;
+    const kind = events.kind[at];
+    const size = exact_bytes(events.size[at]);
+    const label = this.data.name_of(events.label[at]);
+    const about = label ? `, ${label}` : "";
+    if (kind === OOM) return `OOM: ${exact_bytes(events.requested[at])} requested${about}`;
+    if (kind === MARK) return `MARK ${label}`;
+    const where = `chunk ${handles[events.chunk[at]]} at ${hex(events.address[at])}`;
+    return `${KINDS[kind]} ${size}, ${where}${kind === ALLOCATE || kind === FREE ? about : ""}`;
+  }
+
+  // The label of each row of the map, where there is room: {tickvals, ticktext}.
+  row_ticks() {
+    const { rows, width, regions } = this.map.rows;
+    const every = Math.max(Math.ceil(rows / 20), 1);
+    const [divisor, unit] = axis_unit(width);
+    const found = { tickvals: [], ticktext: [] };
+    for (const region of regions) {
+      for (let row = region.first; (row - region.first) * width < region.size; row += 1) {
+        if (row % every) continue;
+        const offset = (row - region.first) * width;
+        found.tickvals.push(row + 0.5);
+        found.ticktext.push(offset ? `+${counted(Math.floor(offset / divisor))} ${unit}` : `region ${region.slot}`);
+      }
+    }
+    return found;
+  }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The page.
+
+const IDS =
+  "app status step slider first back forward last shown colour theme search hits fit answer map map-plot canvas tip " +
+  "stats fragmentation bins ladder numbers event pane by holders legend told";
+
+class Page extends HeapView {
+  constructor(data, plotly) {
+    const ids = Object.fromEntries(IDS.split(" ").map((id) => [id, document.getElementById(id)]));
+    super(data, ids.canvas);
+    Object.assign(this, { plotly, ids });
+    this.holder = null; // {by, path}
+    this.step_told = "";
+    this.wanted = null;
+    this.frame = 0;
+    this.fitted = 0; // when the axes of the map were last fitted to its rows
+    this.resting = 0;
+    this.grouping = data.groupings[0];
+    this.theme_name = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  }
+
+  get figures() {
+    return this.data.figures[this.theme_name];
+  }
+
+  async begin() {
+    const { ids, data } = this;
+    document.documentElement.dataset.theme = this.theme_name;
+    ids.app.hidden = false;
+    for (const picture of document.querySelectorAll(".still")) picture.remove();
+    for (const [select, choices] of [[ids.colour, data.colourings], [ids.by, data.groupings]]) {
+      for (const { name, title } of choices) select.append(element("option", title, { value: name }));
+    }
+    Object.assign(ids.slider, { min: data.first, max: data.last });
+    ids.shown.textContent = data.shown_name;
+    this.seek(data.shown_step);
+    await this.draw_figures();
+    this.listen();
+    ids.status.hidden = true;
+    this.draw_all();
+    ids.app.dataset.ready = "yes";
+  }
+
+  async draw_figures() {
+    const { plotly, ids } = this;
+    const copy = (name) => structuredClone(this.figures[name]);
+    const draw = async (name, { data, layout }, config) => {
+      await plotly.react(ids[name], data, layout, { ...CONFIG, ...config });
+    };
+    const map = copy("map");
+    map.layout = { ...map.layout, ...this.map_axes(map.layout), paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)" };
+    await draw("map-plot", map, { scrollZoom: true });
+    if (ids.stats) await draw("stats", this.stats_figure(copy("stats")));
+    if (ids.fragmentation) await draw("fragmentation", this.fragmentation_figure(copy("fragmentation")));
+    this.draw_bars();
+  }
+
+  // ----- moving ------------------------------------------------------------------------------------------------------
+
+  // Show a step; drawn with the next frame of the browser.
+  go(step) {
+    this.seek(step);
+    this.soon();
+  }
+
+  // The next or the last step at which this heap changes.
+  walk(events) {
+    const place = Math.min(Math.max(this.heap.place + events, 0), this.heap.count);
+    this.go(this.heap.step_of(place));
+  }
+
+  soon() {
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      this.draw_moving();
+    });
+    clearTimeout(this.resting);
+    this.resting = setTimeout(() => this.draw_resting(), REST_MS);
+  }
+
+  draw_moving() {
+    if (performance.now() > this.fitted + REFIT_MS) this.fit_map();
+    this.draw_map();
+    this.draw_step();
+    this.draw_numbers();
+  }
+
+  draw_resting() {
+    this.fit_map();
+    this.draw_bars();
+    this.draw_pane();
+    this.draw_holders();
+    this.draw_hits();
+    this.draw_answer();
+    this.draw_map();
+    const told = `Step ${counted(this.step)}: ${this.event_text()}. ${format_bytes(this.heap.bytes_in_use)} in use.`;
+    if (told !== this.step_told) this.ids.told.textContent = this.step_told = told; // else the chunk at the cursor stays
+  }
+
+  draw_all() {
+    this.draw_moving();
+    this.draw_resting();
+  }
+
+  // ----- the map -----------------------------------------------------------------------------------------------------
+
+  // Where plotly has put the plot, in pixels; and its ranges.
+  view() {
+    const { xaxis, yaxis } = this.ids["map-plot"]._fullLayout;
+    const [left, right] = xaxis.range.map((each) => each * this.divisor);
+    const [bottom, top] = yaxis.range;
+    return { left, right, top, bottom, x: xaxis._offset, y: yaxis._offset, width: xaxis._length, height: yaxis._length };
+  }
+
+  draw_map() {
+    if (!this.ids["map-plot"]._fullLayout) return;
+    const view = this.view();
+    const { canvas } = this.ids;
+    canvas.style.left = `${view.x}px`;
+    canvas.style.top = `${view.y}px`;
+    this.map.paint(view, this.look());
+  }
+
   // The rows of the map changed: plotly gets other axes.
   fit_map() {
     if (this.map_version === this.heap.regions_version) return;
@@ -535,21 +606,10 @@ class Page {
   }
 
   map_axes(layout) {
-    const { rows, width, regions } = this.map.rows;
+    const { rows, width } = this.map.rows;
     this.map_version = this.heap.regions_version;
     const [divisor, unit] = axis_unit(width);
     this.divisor = divisor;
-    const every = Math.max(Math.ceil(rows / 20), 1);
-    const ticks = { tickvals: [], ticktext: [] };
-    for (const region of regions) {
-      const [high, name] = axis_unit(width);
-      for (let row = region.first; (row - region.first) * width < region.size; row += 1) {
-        if (row % every) continue;
-        const offset = (row - region.first) * width;
-        ticks.tickvals.push(row + 0.5);
-        ticks.ticktext.push(offset ? `+${counted(Math.floor(offset / high))} ${name}` : `region ${region.slot}`);
-      }
-    }
     const plot = Math.min(Math.max(26 * rows, 200), 520);
     const { t = 0, b = 0 } = layout.margin ?? {};
     const title = `offset within the row (${unit})`;
@@ -563,7 +623,7 @@ class Page {
         dtick: 2 ** Math.ceil(Math.log2(width / 8)) / divisor,
         title: { ...layout.xaxis.title, text: title },
       },
-      yaxis: { ...layout.yaxis, range: [Math.max(rows, 1), -0.2], minallowed: -0.2, maxallowed: Math.max(rows, 1), ...ticks },
+      yaxis: { ...layout.yaxis, range: [Math.max(rows, 1), -0.2], minallowed: -0.2, maxallowed: Math.max(rows, 1), ...this.row_ticks() },
     };
   }
 
@@ -614,18 +674,6 @@ class Page {
     return { ...known, handle: handles[chunk], freed: freed < count ? events.seq[freed] + 1 : null };
   }
 
-  // The row of the chosen chunk, if it is there at this step; else -1.
-  selected_chunk() {
-    if (this.selected === null) return -1;
-    const { state, address, born } = this.heap.chunks;
-    const { address: wanted, born: since } = this.selected;
-    for (let chunk = 0; chunk < state.length; chunk += 1) {
-      if (state[chunk] === NOTHING || address[chunk] !== wanted) continue;
-      if (since === null ? state[chunk] === FREE_CHUNK : state[chunk] === IN_USE && born[chunk] === since) return chunk;
-    }
-    return -1;
-  }
-
   draw_pane() {
     const { pane } = this.ids;
     const { selected, data } = this;
@@ -647,7 +695,7 @@ class Page {
     if (in_use) {
       row("chunk", `${selected.handle}, region ${selected.region}, bin ${bin_of(selected.size)}`);
       row("thread, stream", `${selected.thread}, ${selected.stream}`);
-      row("share", `${((100 * selected.size) / Math.max(this.heap.bytes_in_use, 1)).toFixed(1)} % of the bytes in use`);
+      row("share", `${one_digit((100 * selected.size) / Math.max(this.heap.bytes_in_use, 1))} % of the bytes in use`);
       const begins = selected.event < 0 && selected.born + 1 <= data.first;
       parts.push(pair("allocated", begins ? `at step ${counted(selected.born + 1)}, before this page begins` : this.jump(selected.born + 1)));
       parts.push(pair("freed", selected.freed === null ? "not on this page" : this.jump(selected.freed)));
@@ -724,23 +772,9 @@ class Page {
     }
   }
 
-  event_text() {
-    const at = this.event_at();
-    if (at < 0) return this.step === this.data.first ? "the first step of this page" : "an event of another heap";
-    const { events, handles } = this.heap;
-    const kind = events.kind[at];
-    const size = exact_bytes(events.size[at]);
-    const label = this.data.name_of(events.label[at]);
-    const about = label ? `, ${label}` : "";
-    if (kind === OOM) return `OOM: ${exact_bytes(events.requested[at])} requested${about}`;
-    if (kind === MARK) return `MARK ${label}`;
-    const where = `chunk ${handles[events.chunk[at]]} at ${hex(events.address[at])}`;
-    return `${KINDS[kind]} ${size}, ${where}${kind === ALLOCATE || kind === FREE ? about : ""}`;
-  }
-
   draw_numbers() {
     const { heap, data } = this;
-    const share = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)} %` : "0 %");
+    const share = (part, whole) => (whole ? `${one_digit((100 * part) / whole)} %` : "0 %");
     const unknown = (text) => (data.free_known ? text : "unknown");
     const rows = [
       ["in use", format_bytes(heap.bytes_in_use), `${counted(heap.chunks_in_use)} chunks`],
@@ -760,6 +794,10 @@ class Page {
       }
     }
     this.ids.event.textContent = this.event_text();
+  }
+
+  fading() {
+    return this.holder === null ? null : (chunk) => !this.holds(chunk);
   }
 
   holds(chunk) {
@@ -965,7 +1003,7 @@ class Page {
       left += size[chunk];
     }
     const text = (step) => {
-      const share = `${((100 * (step.left + step.bytes)) / Math.max(total, 1)).toFixed(1)}% of the free memory is in chunks of this size and larger ones`;
+      const share = `${one_digit((100 * (step.left + step.bytes)) / Math.max(total, 1))}% of the free memory is in chunks of this size and larger ones`;
       if (step.count > 1) return `<b>${counted(step.count)} free chunks</b>: ${exact_bytes(step.bytes)}<br>each ${format_bytes(step.least)} to ${format_bytes(step.size)}<br>${share}`;
       return `<b>free chunk</b>: ${exact_bytes(step.size)}<br>at ${hex(address[step.chunk])}, region ${region[step.chunk]}<br>${share}`;
     };

@@ -29,13 +29,14 @@ ACTIONS = (
         "holders_as",
         "ask",
         "release",
+        "scrub",
     ),
 )
 
 
 FIELDS = (
     *("theme", "width", "key", "panel", "x", "y", "ranges", "step", "address", "born", "list", "rows"),
-    *("views", "from", "to", "row", "as", "size", "held", "way"),
+    *("views", "from", "to", "row", "as", "size", "held", "way", "script"),
 )
 
 
