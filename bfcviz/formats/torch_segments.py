@@ -24,13 +24,8 @@ STATES: Final = {
 """Whether a block of each state is in use. A pending block was freed, but another stream may still use it."""
 
 
-class _KnownSegmentBlock(NamedTuple):
-    """A block of a segment in use: bytes, bytes requested, and the numbers of its label and stream."""
-
-    size: int
-    requested: int
-    label: int
-    stream: int
+_KnownSegmentBlock = tuple[int, int, int, int]
+"""A block of a segment in use: bytes, bytes requested, and the numbers of its label and stream."""
 
 
 class SegmentReports(Protocol):
@@ -110,7 +105,7 @@ class Segments:
     ) -> None:
         """A block came into use."""
         requested = min(requested, size)
-        self._used[address] = _KnownSegmentBlock(size, requested, label, stream)
+        self._used[address] = size, requested, label, stream
         self._holes.discard(address, address + size)  # a block is mapped, even without an entry about it
         self._heap.allocate(address, size, requested, label, stream, time)
 
@@ -224,8 +219,8 @@ class Segments:
     ) -> bool:
         """Whether a block known before is another than the one of the state; a state tells no metadata of blocks."""
         row = with_frames(block)
-        label = label_of(row) if row.get("frames") else known.label
-        return (known.label, known.stream) != (label, stream_of(segment.get("stream", 0)))
+        label = label_of(row) if row.get("frames") else known[2]
+        return known[2:] != (label, stream_of(segment.get("stream", 0)))
 
     def _not_in(self, spans: Sequence[tuple[int, int]]) -> SegmentSpans:
         """The granted addresses outside of these spans, which are disjoint and ascending."""
@@ -314,8 +309,12 @@ _MAPS: Final = ("segment_alloc", "segment_map")
 _UNMAPS: Final = ("segment_free", "segment_unmap")
 
 
+BLOCK_CHANGE: Final = np.dtype([("row", "<i8"), ("allocates", "?"), ("address", "<u8"), ("size", "<u8")])
+"""An entry of the history that allocates a block, or completes its free: its number, address and bytes."""
+
+
 class SegmentChange(NamedTuple):
-    """An entry of the history: its number, action, address, bytes and the handle of its stream."""
+    """An entry of the history about segments: its number, action, address, bytes and the handle of its stream."""
 
     row: int
     action: str
@@ -354,7 +353,8 @@ class SegmentRewind:
     """Undoes entries of the history: from the segments at its end back to those before it.
 
     Args:
-        changes: the entries, the last one first.
+        blocks: the entries about blocks, the first one first; of `BLOCK_CHANGE`.
+        changes: the entries about segments, the last one first.
         segments: of the device at the end.
         rules: of the allocator.
         rows: the numbers that the entries may have.
@@ -369,7 +369,12 @@ class SegmentRewind:
     """
 
     def __init__(
-        self, changes: Iterable[SegmentChange], segments: Sequence[Row], rules: Rules, rows: range
+        self,
+        blocks: NDArray[np.void],
+        changes: Iterable[SegmentChange],
+        segments: Sequence[Row],
+        rules: Rules,
+        rows: range,
     ) -> None:
         self.blocks: dict[int, OldSegmentBlock] = {}
         self.granted: dict[int, list[SegmentPiece]] = {}
@@ -384,6 +389,7 @@ class SegmentRewind:
             for address, block in blocks_in_use(segment):
                 size, requested = block_sizes(block)
                 self.blocks[address] = OldSegmentBlock(size, requested, NEVER, block, segment)
+        self._undo_blocks(blocks)
         for change in changes:
             self._undo(*change)
         self.pieces = [self._mapped[start] for start in self._starts]
@@ -391,25 +397,35 @@ class SegmentRewind:
         self._find_sizes(rules)
 
     def _undo(self, row: int, action: str, address: int, size: int, stream: int) -> None:
-        if action == "alloc":
-            block = self.blocks.pop(address, None)
-            if block is None:
-                self.impossible += 1
-            elif block.size:
+        if not size or address + size > MAX_ADDRESS:
+            self.impossible += 1
+        elif action in _MAPS:
+            found = self._cut_out(address, address + size)
+            self.impossible += not found
+            self.granted[row] = found
+        else:
+            self.impossible += bool(self._cut_out(address, address + size))
+            self._add_piece(SegmentPiece(address, address + size, row, stream, action == "segment_unmap"))
+
+    def _undo_blocks(self, changes: NDArray[np.void]) -> None:
+        """Undo allocations and frees. Those of one address follow each other, whatever happens elsewhere."""
+        changes = changes.take(np.argsort(changes["address"], kind="stable"))
+        borders = np.ones(len(changes) + 1, bool)
+        borders[1:-1] = changes["address"][1:] != changes["address"][:-1]
+        first, last = borders[:-1], borders[1:]
+        is_used_after = np.zeros(len(changes), bool)  # if the next change frees it, or it is there at the end
+        is_used_after[:-1] = ~changes["allocates"][1:]
+        ends = changes.compress(last)
+        at_end = [self.blocks.pop(address, None) for address in ends["address"].tolist()]
+        is_used_after[last] = [block is not None for block in at_end]
+        self.impossible += int(np.count_nonzero(is_used_after != changes["allocates"]))
+        for row, allocates, block in zip(
+            ends["row"].tolist(), ends["allocates"].tolist(), at_end, strict=True
+        ):
+            if allocates and block is not None:
                 self.sizes[row - self._first] = block.size
-        elif action == "free_completed":
-            self.impossible += address in self.blocks
+        for row, _, address, size in changes.compress(first & ~changes["allocates"]).tolist():
             self.blocks[address] = OldSegmentBlock(0, size, row, None, None)
-        elif action in _MAPS or action in _UNMAPS:
-            if not size or address + size > MAX_ADDRESS:
-                self.impossible += 1
-            elif action in _MAPS:
-                found = self._cut_out(address, address + size)
-                self.impossible += not found
-                self.granted[row] = found
-            else:
-                self.impossible += bool(self._cut_out(address, address + size))
-                self._add_piece(SegmentPiece(address, address + size, row, stream, action == "segment_unmap"))
 
     def _add_piece(self, piece: SegmentPiece) -> None:
         self._put(piece)
@@ -475,11 +491,17 @@ def _joined_segment_pieces(pieces: Iterable[SegmentPiece]) -> list[SegmentPiece]
 
 def rewound_segments(segments: Sequence[Row], entries: Sequence[Row], rules: Rules) -> list[Row]:
     """The segments before some entries of the history, which ended in the given segments."""
+    blocks = [
+        (row, entry["action"] == "alloc", entry.get("addr", 0), entry["size"])
+        for row, entry in enumerate(entries)
+        if entry["action"] in ("alloc", "free_completed")
+    ]
     changes = (
         SegmentChange(row, entry["action"], entry.get("addr", 0), entry["size"], entry.get("stream", 0))
         for row, entry in zip(reversed(range(len(entries))), reversed(entries), strict=True)
+        if entry["action"] in _MAPS or entry["action"] in _UNMAPS
     )
-    found = SegmentRewind(changes, segments, rules, range(len(entries)))
+    found = SegmentRewind(np.array(blocks, BLOCK_CHANGE), changes, segments, rules, range(len(entries)))
     starts = sorted(found.blocks)
     return [
         {

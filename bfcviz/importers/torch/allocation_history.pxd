@@ -36,7 +36,7 @@ cdef class TraceRows:
     cdef dict _stacks
     cdef dict _sources
 
-    @cython.locals(made=dict)
+    @cython.locals(made=dict, place=Py_ssize_t)
     cpdef object of_dict(self, list items)
     cpdef object of_list(self, list items)
     cdef object of_trace(self, Py_ssize_t first, Py_ssize_t count)

@@ -107,7 +107,9 @@ class TraceRows:
 
     def of_dict(self, items: list[Any]) -> Any:
         """A dict: keys, which are texts, and values in turn. An entry becomes a row, a frame a `CodeFrame`."""
-        made = dict(zip(items[::2], items[1::2], strict=True))
+        made = {}
+        for place in range(0, len(items), 2):
+            made[items[place]] = items[place + 1]
         if "action" in made:
             self._add_row(made)
             return TRACE_ENTRY
@@ -169,12 +171,11 @@ class TraceRows:
         self.pending += 1
 
     def _source(self, entry: dict[str, Any]) -> int:
-        stack = number_of(entry.get("frames"))
-        metadata, context = metadata_text(entry.get("user_metadata")), words_in(entry.get("compile_context"))
+        metadata = entry.get("user_metadata")
         key = (
-            stack,
-            metadata,
-            context,
+            number_of(entry.get("frames")),
+            "" if metadata is None else metadata_text(metadata),
+            words_in(entry.get("compile_context")),
             pool_words(entry.get("pool_id")),
             forward_in(entry.get("forward_frames")),
         )

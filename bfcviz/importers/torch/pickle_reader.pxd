@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 from bfcviz.importers.torch cimport pickle_opcodes as ops
-from bfcviz.importers.torch.allocation_history cimport MISSING, SPENT, TRACE_ENTRY, TraceRows
+from bfcviz.importers.torch.allocation_history cimport MISSING, SPENT, TRACE_ENTRY, FrameStack, TraceRows
 
 cdef class PickleBytes:
     cdef object _path
@@ -42,6 +42,7 @@ cdef class PickleStack(PickleBytes):
     cdef list _marks
     cdef list _memo
     cdef dict _texts
+    cdef dict _repeats
     cdef Py_ssize_t _values
     cdef Py_ssize_t _most_values
 
@@ -53,6 +54,8 @@ cdef class PickleStack(PickleBytes):
     cdef int _fill(self, int form) except -1
     @cython.locals(start=Py_ssize_t)
     cdef int _add_one(self, int form, Py_ssize_t count) except -1
+    @cython.locals(made=OpenContainer)
+    cdef OpenContainer _empty_list(self)
     cdef OpenContainer _container_at(self, Py_ssize_t place)
     @cython.locals(entries=Py_ssize_t, place=Py_ssize_t)
     cdef int _add(self, OpenContainer made, Py_ssize_t start, int form) except -1
@@ -61,6 +64,7 @@ cdef class PickleStack(PickleBytes):
     cdef int _tuple(self, Py_ssize_t start) except -1
     cdef object _closed(self, value)
     cdef object _close(self, OpenContainer made)
+    cdef object _close_as(self, OpenContainer made, value)
     @cython.locals(place=Py_ssize_t)
     cdef int _check_keys(self, list items) except -1
     cdef int _check_no_entries(self, values) except -1
@@ -80,8 +84,14 @@ cdef class PickleReader(PickleStack):
     cdef bint _carry_out_all(self) except -1
     cdef object _whole(self)
     cdef bint _carry_out(self, int op) except -1
-    @cython.locals(number=uint64_t, length=uint64_t)
+    @cython.locals(made=OpenContainer, end=Py_ssize_t, run=bytes)
+    cdef bint _repeat(self) except -1
+    @cython.locals(at=Py_ssize_t, count=Py_ssize_t, op=int)
+    cdef Py_ssize_t _end_of_references(self)
+    @cython.locals(number=uint64_t)
     cdef bint _read_number(self, int op) except -1
+    @cython.locals(last=Py_ssize_t)
+    cdef int _read_long(self, Py_ssize_t length) except -1
     cdef int _read_printed(self, int op, bytes text) except -1
     @cython.locals(size=int, quote=bytes)
     cdef bint _read_text(self, int op) except -1

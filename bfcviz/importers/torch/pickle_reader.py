@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bfcviz.errors import FileError
 from bfcviz.importers.torch import pickle_opcodes as ops
-from bfcviz.importers.torch.allocation_history import MISSING, SPENT, TRACE_ENTRY, TraceRows
+from bfcviz.importers.torch.allocation_history import MISSING, SPENT, TRACE_ENTRY, FrameStack, TraceRows
 
 # ------------------------------------------------------------------------------
 # PickleBytes: reads numbers, texts and lines from the bytes of a pickle.
@@ -133,6 +133,7 @@ class PickleStack(PickleBytes):
         self._marks: list[int] = []
         self._memo: list[Any] = []
         self._texts: dict[str, str] = {}
+        self._repeats: dict[bytes, FrameStack] = {}  # what a list of these references to the memo became
         self._values = 0
         self._most_values = max(_FLOOR, len(data) // _BYTES_PER_VALUE)
 
@@ -174,6 +175,15 @@ class PickleStack(PickleBytes):
         if start - 1 < self._last_mark():
             raise self._damage("adds to a container behind a mark")
         self._add(self._container_at(start - 1), start, form)
+
+    def _empty_list(self) -> OpenContainer | None:
+        """The list on top of the stack, if it is new."""
+        value = self._stack[len(self._stack) - 1] if self._stack else None
+        if type(value) is not OpenContainer:
+            return None
+        made: OpenContainer = value
+        is_new = made.form == LIST and not (made.is_closed or made.items or made.entries)
+        return made if is_new else None
 
     def _container_at(self, place: int) -> OpenContainer:
         if place < 0 or type(self._stack[place]) is not OpenContainer:
@@ -222,7 +232,6 @@ class PickleStack(PickleBytes):
         """The value of a container, which cannot change from now on."""
         if made.is_closed:
             return made.value
-        made.is_closed = True
         if made.form == DICT:
             self._check_keys(made.items)
             value = self._rows.of_dict(made.items)
@@ -235,8 +244,12 @@ class PickleStack(PickleBytes):
             value = self._rows.of_trace(made.first_row, made.entries)
         else:
             value = self._rows.of_list(made.items)
-        made.value = value
         made.items = []
+        return self._close_as(made, value)
+
+    def _close_as(self, made: OpenContainer, value: Any) -> Any:
+        made.is_closed = True
+        made.value = value
         if made.slot >= 0:
             self._memo[made.slot] = SPENT if value is TRACE_ENTRY else value
         return value
@@ -305,6 +318,8 @@ class PickleStack(PickleBytes):
             value = SPENT
         while len(self._memo) <= number:
             self._memo.append(MISSING)
+        if self._repeats and self._memo[number] is not MISSING:
+            self._repeats = {}  # the same references mean something else from now on
         self._memo[number] = value
 
     def _count_value(self) -> None:
@@ -370,7 +385,8 @@ class PickleReader(PickleStack):
         elif op == ops.MEMOIZE:
             self._put(len(self._memo))
         elif op == ops.MARK:
-            self._mark()
+            if not self._repeat():
+                self._mark()
         elif op == ops.SETITEMS:
             self._fill(DICT)
         elif op == ops.APPENDS:
@@ -380,6 +396,44 @@ class PickleReader(PickleStack):
         elif not (self._read_number(op) or self._read_text(op) or self._build(op) or self._remember(op)):
             raise self._refused(op)
         return True
+
+    def _repeat(self) -> bool:
+        """After a mark: fill a list that gets nothing but references to the memo; False: what follows is no such list.
+
+        Most of a snapshot are lists of frames, a few hundred different ones: each is read once, and then known by its
+        bytes.
+        """
+        made = self._empty_list()
+        end = self._end_of_references() if made is not None else 0
+        if made is None or not end or len(self._marks) >= _DEEPEST:
+            return False
+        run = self._data[self._at : end]
+        known = self._repeats.get(run)
+        if known is not None:
+            self._at = end
+            self._stack[len(self._stack) - 1] = self._close_as(made, known)
+            return True
+        self._mark()
+        while self._at < end:
+            self._carry_out(self._number(1))
+        value = self._stack[len(self._stack) - 1]
+        if type(value) is FrameStack:
+            self._repeats[run] = value
+        return True
+
+    def _end_of_references(self) -> int:
+        """Where the references to the memo from here on, fewer than a batch, and their APPENDS end; 0: they do not."""
+        at, count = self._at, 0
+        while at < self._stop and count < BATCH:
+            op = self._bytes[at]
+            if op == ops.BINGET:
+                at += 2
+            elif op == ops.LONG_BINGET:
+                at += 5
+            else:
+                return at + 1 if op == ops.APPENDS else 0
+            count += 1
+        return 0
 
     # -- values of one opcode -------------------------------------------------------------------------------------
 
@@ -392,10 +446,7 @@ class PickleReader(PickleStack):
             number = self._number(4)
             self._stack.append(number - _TWO_32 if number >> 31 else number)
         elif op == ops.LONG1 or op == ops.LONG4:
-            length = self._number(1 if op == ops.LONG1 else 4)
-            if length > _LONGEST_INT:
-                raise self._damage(f"holds a number of {length:,} bytes; the limit is {_LONGEST_INT}")
-            self._stack.append(int.from_bytes(self._slice(length), "little", signed=True))
+            self._read_long(self._number(1 if op == ops.LONG1 else 4))
         elif op == ops.NONE:
             self._stack.append(None)
         elif op == ops.NEWTRUE or op == ops.NEWFALSE:
@@ -408,6 +459,16 @@ class PickleReader(PickleStack):
         else:
             return False
         return True
+
+    def _read_long(self, length: int) -> None:
+        """A number of so many bytes."""
+        if length > _LONGEST_INT:
+            raise self._damage(f"holds a number of {length:,} bytes; the limit is {_LONGEST_INT}")
+        last = self._at + length - 1
+        if 0 < length <= 8 and last < self._stop and self._bytes[last] < 128:  # as addresses and times
+            self._stack.append(self._number(length))
+        else:
+            self._stack.append(int.from_bytes(self._slice(length), "little", signed=True))
 
     def _read_printed(self, op: int, text: bytes) -> None:
         """A number of protocol 0."""

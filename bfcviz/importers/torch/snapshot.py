@@ -6,7 +6,7 @@ trace of a device is replayed from the state before it (`SnapshotDeviceReplay`) 
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -29,6 +29,7 @@ from bfcviz.events.storage.files import parse_file_json
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import Rules, TorchStreamNumbers, metadata_text
 from bfcviz.formats.torch_segments import (
+    BLOCK_CHANGE,
     MAX_ADDRESS,
     STATES,
     OldSegmentBlock,
@@ -255,6 +256,7 @@ class SnapshotLabels:
         self._most = TEXT.most(file_size)
         self._characters = 0
         self._numbers: dict[HistoryEntrySource, int] = {}
+        self._of_sources: dict[int, int] = {}  # as `_numbers`, by `TraceRows.source`
 
     def of_block(self, block: Mapping[str, Any], segment: Mapping[str, Any]) -> int:
         """The label of a block in use."""
@@ -278,6 +280,11 @@ class SnapshotLabels:
         `pool`: of its segment, if the entry does not say it; `name`: of a later annotation.
         """
         found = self._rows.sources[source]
+        if not (name or pool):
+            known = self._of_sources.get(source)
+            if known is None:
+                known = self._of_sources[source] = self.of(found)
+            return known
         found = found._replace(metadata=name) if name else found
         return self.of(found if found.pool or not pool else found._replace(pool=pool))
 
@@ -380,11 +387,18 @@ def _rewound_snapshot_trace(
 ) -> SegmentRewind:
     """The state before a trace; `segments`: of its device at the end, by ascending address."""
     rows = tables.rows
+    changing = changing_snapshot_rows(rows, trace)
+    actions = np.frombuffer(rows.action, np.uint8)[changing]
+    is_block = actions < rows_of.SEGMENT_ALLOC
+    blocks = np.zeros(np.count_nonzero(is_block), BLOCK_CHANGE)
+    blocks["row"], blocks["allocates"] = changing[is_block], actions[is_block] == ALLOC
+    blocks["address"] = np.frombuffer(rows.address, np.uint64)[blocks["row"]]
+    blocks["size"] = np.frombuffer(rows.size, np.uint64)[blocks["row"]]
     changes = (
         SegmentChange(row, ACTIONS[rows.action[row]], rows.address[row], rows.size[row], rows.stream[row])
-        for row in reversed(changing_snapshot_rows(rows, trace).tolist())
+        for row in reversed(changing[~is_block].tolist())
     )
-    return SegmentRewind(changes, segments, tables.rules, range(trace.first, trace.stop))
+    return SegmentRewind(blocks, changes, segments, tables.rules, range(trace.first, trace.stop))
 
 
 def _snapshot_block_names(
@@ -421,6 +435,7 @@ def _snapshot_block_names(
 
 
 _MOST_NAMES: Final = 8  # of one block
+_ROWS_AT_ONCE: Final = 1 << 14
 
 
 class SnapshotDeviceReplay:
@@ -462,16 +477,31 @@ class SnapshotDeviceReplay:
     def run(self, annotations: Sequence[Annotation]) -> Events:
         """Write all events; `annotations`: of this device, by time."""
         self._write_beginning()
-        rows, waiting = self._rows, list(reversed(annotations))
-        actions = np.frombuffer(rows.action, np.uint8)[self._trace.first : self._trace.stop]
-        for row in (np.flatnonzero(actions != rows_of.FREE_REQUESTED) + self._trace.first).tolist():
-            while waiting and waiting[-1].time <= rows.time[row]:
+        waiting = list(reversed(annotations))
+        for row, action, address, microseconds in self._entries():
+            while waiting and waiting[-1].time <= microseconds:
                 self._annotate(waiting.pop())
-            self._carry_out(row, self._tables.time(rows.time[row]))
+            time = self._tables.time(microseconds)
+            if action == ALLOC:
+                self._allocate(row, address, time)
+            elif action == FREE_COMPLETED:
+                self._heap.free(address, time)
+            else:
+                self._carry_out(row, action, time)
         while waiting:
             self._annotate(waiting.pop())
         self._correct()
         return self.history.events()
+
+    def _entries(self) -> Iterator[tuple[int, int, int, int]]:
+        """Number, action, address and time, in microseconds, of each entry but requests to free."""
+        rows, first = self._rows, self._trace.first
+        actions = np.frombuffer(rows.action, np.uint8)[first : self._trace.stop]
+        wanted = np.flatnonzero(actions != rows_of.FREE_REQUESTED) + first
+        columns = [np.frombuffer(each, each.typecode) for each in (rows.action, rows.address, rows.time)]
+        for start in range(0, len(wanted), _ROWS_AT_ONCE):  # as Python's numbers all would need much memory
+            some = wanted[start : start + _ROWS_AT_ONCE]
+            yield from zip(some.tolist(), *(column[some].tolist() for column in columns), strict=True)
 
     def _write_beginning(self) -> None:
         for piece in self._rewind.pieces:
@@ -487,14 +517,10 @@ class SnapshotDeviceReplay:
             self._heap.allocate(address, block.size, block.requested, label, self._streams.of(stream), 0)
         self._mark(HISTORY_BEGINS, 0)
 
-    def _carry_out(self, row: int, time: int) -> None:
+    def _carry_out(self, row: int, action: int, time: int) -> None:
+        """Carry out an entry that is not about a block."""
         rows, rewind = self._rows, self._rewind
-        action = rows.action[row]
-        if action == rows_of.ALLOC:
-            self._allocate(row, time)
-        elif action == rows_of.FREE_COMPLETED:
-            self._heap.free(rows.address[row], time)
-        elif action in (rows_of.SEGMENT_ALLOC, rows_of.SEGMENT_MAP):
+        if action in (rows_of.SEGMENT_ALLOC, rows_of.SEGMENT_MAP):
             for piece in rewind.granted.get(row, ()):
                 self._grant(piece, time)
         elif action in (rows_of.SEGMENT_FREE, rows_of.SEGMENT_UNMAP):
@@ -518,13 +544,13 @@ class SnapshotDeviceReplay:
         self.history.ledger.oom(max(1, rows.size[row]), label, self._streams.of(rows.stream[row]))
         self.failures.append(row)
 
-    def _allocate(self, row: int, time: int) -> None:
-        address, requested = self._rows.address[row], max(1, self._rows.size[row])
-        size = int(self._rewind.sizes[row - self._trace.first])
+    def _allocate(self, row: int, address: int, time: int) -> None:
+        requested, size = self._rows.size[row] or 1, int(self._rewind.sizes[row - self._trace.first])
         if not size:
             size = self._tables.rules.block(requested, self.history.ledger.free_size(address))
         pool = self._pool_at(address) if self._private else ""
-        label = self._tables.labels.of_row(self._rows.source[row], pool, self._names.get(row, ""))
+        name = self._names.get(row, "") if self._names else ""
+        label = self._tables.labels.of_row(self._rows.source[row], pool, name)
         stream = self._streams.of(self._rows.stream[row])
         self._heap.allocate(address, size, requested, label, stream, time)
 

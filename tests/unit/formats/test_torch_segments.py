@@ -1,7 +1,13 @@
-"""Segments: parts of expandable segments come and go."""
+"""Segments: parts of expandable segments come and go. SegmentRewind: blocks before some entries of the history."""
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from unit.live.torch.histories import MIB, assert_model_agrees, chunks, entry, mark, observed, read
+
+from bfcviz.formats.torch import Rules
+from bfcviz.formats.torch_segments import BLOCK_CHANGE, SegmentRewind
 
 
 def remapped(*changes):
@@ -103,3 +109,44 @@ def test_after_a_loss_an_expandable_segment_that_grew_downwards_is_one_region():
         rows = [segment(at, size, used=used, expandable=True)]
         read(taken, [], rows, settings, is_still=True, is_whole=False)
         assert state_of(taken) == ([(at, size)], [used])
+
+
+def undone(changes, blocks):
+    """Undo entries one by one, the last first: what was in use before, the sizes of allocations, impossible entries."""
+    blocks, sizes, impossible = dict(blocks), [0] * len(changes), 0
+    for row, allocates, address, size in reversed(changes):
+        if allocates:
+            impossible += address not in blocks
+            sizes[row] = max(blocks.pop(address, 0), 0)
+        else:
+            impossible += address in blocks
+            blocks[address] = -size  # only the requested size is known
+    return blocks, sizes, impossible
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 7), st.integers(1, 512))),
+    st.sets(st.integers(0, 7)),
+    st.integers(0, 3),
+)
+def test_rewinding_blocks_is_undoing_one_entry_after_the_other(entries, used, first):
+    base, size = 1 << 40, 512
+    changes = [
+        (first + row, allocates, base + place * size, asked)
+        for row, (allocates, place, asked) in enumerate(entries)
+    ]
+    there = [
+        {"size": size, "state": "active_allocated" if place in used else "inactive"} for place in range(8)
+    ]
+    whole = {"address": base, "total_size": 8 * size, "blocks": there}
+    rows = range(first, first + len(entries))
+    found = SegmentRewind(np.array(changes, BLOCK_CHANGE), [], [whole], Rules(), rows)
+    before, sizes, impossible = undone(
+        [(row - first, *rest) for row, *rest in changes], {base + place * size: size for place in used}
+    )
+    assert found.impossible == impossible
+    assert found.sizes.tolist() == sizes
+    assert {at: block.requested if block.block is None else 0 for at, block in found.blocks.items()} == {
+        at: max(-size, 0) for at, size in before.items()
+    }
+    assert all(block.row in rows for block in found.blocks.values() if block.block is None)

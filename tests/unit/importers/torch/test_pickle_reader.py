@@ -87,6 +87,34 @@ def test_equal_stacks_are_one():
     assert [stack.number for stack in stacks] == [1, 2, 1]
 
 
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("length", [1, 2, 40, 999, 1000, 1001])
+def test_a_stack_that_comes_again_is_the_same(length, protocol):
+    frames, rows = [{**FRAME, "line": line} for line in range(1, length + 1)], TraceRows()
+    one, other = read(
+        pickle.dumps([[list(frames) for _ in range(50)], [*frames, *frames[:1]]], protocol), rows
+    )
+    assert one == [one[0]] * 50
+    assert [len(stack) for stack in rows.stacks] == [0, length, length + 1]
+    assert [one[0].number, other.number] == [1, 2]
+
+
+def frame_at(slot, line):
+    """A frame, remembered at a place of the memo."""
+    keys = (b"\x8c\x08filename\x8c\x01f", b"\x8c\x04lineK" + bytes([line]), b"\x8c\x04name\x8c\x01n")
+    return b"}q" + bytes([slot]) + b"(" + b"".join(keys) + b"u"
+
+
+def test_the_same_references_are_another_stack_after_the_memo_changed():
+    again = b"](h\x01h\x02e"
+    first = b"](" + frame_at(1, 10) + frame_at(2, 20) + b"e"
+    changed = b"](" + frame_at(2, 30) + b"e"
+    rows = TraceRows()
+    stacks = read(b"\x80\x02](" + first + again + again + changed + again + again + b"e.", rows)
+    lines = [[frame.line for frame in rows.stacks[stack.number]] for stack in stacks]
+    assert lines == [[10, 20]] * 3 + [[30]] + [[10, 30]] * 2
+
+
 # -- what is refused ------------------------------------------------------------------------------------------------
 
 
