@@ -7,7 +7,7 @@
 
 A block is complete in the second file before its events are freed in the first, so a kill of either process at any
 moment loses nothing: what is in both is read once. Where the drain is slow, the first file grows. At the end of a
-complete recording all events are packed, and the first file is removed.
+complete recording all events are packed, and the first file is removed. `label_file` says how labels are packed.
 
 A drain that keeps only the newest events makes a hole at the beginning of the second file, too: up to a block that has
 a keyframe, the state from which its events can be understood. Readers see by it what was dropped.
@@ -44,6 +44,7 @@ from bfcviz.events.storage.folder import (
     read_origin,
     recordings_in,
 )
+from bfcviz.events.storage.label_file import LabelPacker
 from bfcviz.terminal import say
 
 MakeDescribe = Callable[[int], Describe]
@@ -111,6 +112,7 @@ class Drain:
         self.undescribed: int | None = None
         self._keyframes = known.keyframe_places()
         self._unwritten: _DrainedBlock | None = None
+        self._labels = LabelPacker(folder)
 
     def step(self, *, has_ended: bool = False) -> bool:
         """Pack every whole block that there is; at the end of the recording also the rest. Returns whether it ended.
@@ -142,6 +144,7 @@ class Drain:
     def close(self) -> None:
         """End the drain; what is not packed stays as it is."""
         self._out.close()
+        self._labels.close()
 
     def _pack(self, file: EventFile, stop: int) -> bool:
         """Pack the events up to `stop`; False if they are damaged, and stay as they are."""
@@ -164,6 +167,7 @@ class Drain:
             self._keyframes.append(place)
         if self._keep is not None:
             self._drop_oldest(self._out.tell() - self._keep)
+        self._labels.pack()
         return True
 
     def _drop_oldest(self, begin: int) -> None:

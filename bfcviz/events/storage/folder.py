@@ -8,7 +8,7 @@ A folder may hold several recordings, one for each process: the workers of a clu
 ::
 
     run.bfc/               may be a recording itself: of the process that started the others
-        rank-0/            origin.json, labels.jsonl, events.bin
+        rank-0/            origin.json, labels.jsonl, events.bin; of long ones labels.packed, events.bfc
         rank-1/
 """
 
@@ -40,13 +40,14 @@ from bfcviz.events.storage.files import (
     PRIVATE_FOLDER,
     is_locked,
     lock,
-    open_regular,
     parse_file_json,
     read_small,
     reading_file,
     replacing,
     try_lock,
 )
+from bfcviz.events.storage.label_file import LABELS_FILE as LABELS_FILE
+from bfcviz.events.storage.label_file import PACKED_LABELS_FILE, LabelFile
 from bfcviz.units import format_bytes
 
 if TYPE_CHECKING:
@@ -100,7 +101,6 @@ def claim_folder(folder: Path) -> FileIO:
 # The files of a recording's folder: their names, what the origin says, where the events end, and their removal.
 
 ORIGIN_FILE = "origin.json"
-LABELS_FILE = "labels.jsonl"
 THREADS_FILE = "threads.jsonl"
 """The names of the process's threads, a line for each; missing where none has events."""
 BLOCKS_FILE = "events.bfc"
@@ -111,7 +111,15 @@ RECORD = EVENT.itemsize
 def files_of(folder: Path) -> list[Path]:
     """The files of a recording in the folder, in the order of their removal: the origin last."""
     parts = folder.glob(f".{ORIGIN_FILE}.*.partial")  # `replacing` was killed
-    names = (*SAMPLE_FILES, THREADS_FILE, EVENTS_FILE, BLOCKS_FILE, LABELS_FILE, ORIGIN_FILE)
+    names = (
+        *SAMPLE_FILES,
+        THREADS_FILE,
+        EVENTS_FILE,
+        BLOCKS_FILE,
+        PACKED_LABELS_FILE,
+        LABELS_FILE,
+        ORIGIN_FILE,
+    )
     paths = (*parts, *(folder / name for name in names))
     return [path for path in paths if path.is_symlink() or path.is_file()]
 
@@ -207,7 +215,8 @@ class FolderSource(ArraySource):
         # Of the files beside the events: their bytes, and the details made of them.
         self._sampled: tuple[list[int], dict[str, Any]] = ([], {})
         self._threads: tuple[list[int], dict[str, Any]] = ([], {})
-        self._label_bytes = 0  # of labels.jsonl read so far
+        self._label_file = LabelFile(path)
+        self._label_bytes = 0  # of them read so far
         self._label_lines = 0
         self._missing_names = 0
         self._bad_line = ""  # the first damaged line, and the damage
@@ -231,7 +240,7 @@ class FolderSource(ArraySource):
         before = self.length
         left_over = self._find_events(self.path / EVENTS_FILE)
         if not self._labels_broken:
-            self._read_labels(self.path / LABELS_FILE, killed=stored.labels is None)
+            self._read_labels(killed=stored.labels is None)
         if not self._labels_broken and stored.labels not in (None, len(self.labels)):
             self._give_up_labels(f"holds {len(self.labels)} of {stored.labels} labels")
         # Read again: a heap that was made meanwhile is in the origin before it has an event.
@@ -331,15 +340,13 @@ class FolderSource(ArraySource):
             return self._part(start, stop)
         return joined([packed, events]) if len(packed) else events
 
-    def _read_labels(self, path: Path, *, killed: bool) -> None:
+    def _read_labels(self, *, killed: bool) -> None:
         """Read the complete lines; after the end of the recording an incomplete one is damage.
 
         But not if the writer was killed and no event has that label: a name is written before the first event with it.
         """
         try:
-            with open_regular(path) as file, reading_file(path):
-                file.seek(self._label_bytes)
-                rest = self._take_lines(file)
+            rest = self._take_lines()
             if rest and not self.following and not (killed and self._most_label() < len(self.labels)):
                 raise ValueError("is cut off")  # noqa: TRY301
         except FileError as error:
@@ -353,9 +360,9 @@ class FolderSource(ArraySource):
         parts = (self._part(start, min(start + BLOCK, self.length))["label"] for start in starts)
         return max((int(part.max(initial=0)) for part in parts), default=0)
 
-    def _take_lines(self, file: FileIO) -> bytes:
+    def _take_lines(self) -> bytes:
         rest = b""
-        while data := file.read(1 << 20):
+        for data in self._label_file.read(self._label_bytes):
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 self._take_line(line)

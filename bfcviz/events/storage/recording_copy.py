@@ -29,6 +29,7 @@ from bfcviz.events.storage.folder import (
     read_origin,
     write_origin,
 )
+from bfcviz.events.storage.label_file import LabelFile
 
 MOST_EVENTS: Final = 1 << 17
 """Events in an increment: 8 MiB."""
@@ -80,7 +81,7 @@ def read_increment(
     is_over = read_origin(folder).events is not None  # looked at first: then the files below are final
     origin = read_small(folder / ORIGIN_FILE, MAX_ORIGIN_BYTES)
     events, has_more = _increment_events(folder / EVENTS_FILE, start.events, most, free=free)
-    labels = _increment_lines(folder / LABELS_FILE, start.label_bytes)
+    labels = _whole_lines(b"".join(LabelFile(folder).read(start.label_bytes)))
     threads = b""
     if (folder / THREADS_FILE).exists():
         threads = _increment_lines(folder / THREADS_FILE, start.thread_bytes)
@@ -102,7 +103,10 @@ def _increment_events(path: Path, start: int, most: int, *, free: bool) -> tuple
 def _increment_lines(path: Path, start: int) -> bytes:
     with open_regular(path) as file, reading_file(path):
         file.seek(start)
-        new = file.readall()
+        return _whole_lines(file.readall())
+
+
+def _whole_lines(new: bytes) -> bytes:
     return new[: new.rfind(b"\n") + 1]
 
 

@@ -1,0 +1,193 @@
+"""The labels of a recording on disk: lines that the writer appends, of which a drain packs the first ones.
+
+::
+
+    labels.jsonl    [ hole                  | line | line | line ]    the writer appends
+    labels.packed   [ piece ][ piece ]                                a drain appends a piece, and then makes the hole
+
+No line is ever dropped, also where the events that named it were: an event may name a label again at any time, and only
+the writer has it in memory. Packed, labels that differ in a number take a few bytes each. A place in the first file
+stays the same when the lines before it are packed, so readers and copies go on where they were. JSON has no byte 0: a
+reader that meets one is in the hole, and takes the piece. A kill at any moment loses nothing: a piece is complete
+before its lines are freed, and one that is not is written again.
+"""
+
+import os
+import struct
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bfcviz.events.event_file import free_space
+from bfcviz.events.labels import MAX_LABEL_BYTES
+from bfcviz.events.storage.files import PRIVATE_FILE, OpenFile, open_regular, reading_file
+
+LABELS_FILE: Final = "labels.jsonl"
+PACKED_LABELS_FILE: Final = "labels.packed"
+
+_HEADER: Final = struct.Struct("<8sQIIII")
+"""Magic, place of the first line; bytes of the lines, packed bytes, checksum of the lines, checksum of the header."""
+
+_MAGIC: Final = b"\x89BFCvl\n\0"
+_LEAST: Final = 1 << 16
+_PIECE: Final = 1 << 20
+_MOST: Final = _PIECE + MAX_LABEL_BYTES
+_PAGE: Final = 4096
+
+
+class LabelPiece(NamedTuple):
+    """Packed lines: those that were at [first, stop) of the first file; `at`: where they are packed, so many bytes."""
+
+    first: int
+    stop: int
+    at: int
+    packed: int
+    checksum: int
+
+
+class LabelFile:
+    """Reads the labels of the recording in a folder, also while another process writes and packs them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pieces: list[LabelPiece] = []
+        self._packed: OpenFile | None = None
+
+    @property
+    def end(self) -> int:
+        """Where the last whole piece ends in the packed file."""
+        return self._pieces[-1].at + self._pieces[-1].packed if self._pieces else 0
+
+    @property
+    def stop(self) -> int:
+        """The place of the first line that is not packed."""
+        return self._pieces[-1].stop if self._pieces else 0
+
+    def read(self, start: int) -> Iterator[bytes]:
+        """The bytes of all lines from a place on, in parts.
+
+        Raises:
+            FileError: the file is missing, or cannot be read.
+        """
+        path = self._folder / LABELS_FILE
+        with open_regular(path) as file, reading_file(path):
+            while part := self._part(file, start):
+                yield part
+                start += len(part)
+
+    def refresh(self) -> None:
+        """Look for new pieces."""
+        path = self._folder / PACKED_LABELS_FILE
+        if self._packed is None and path.is_file():
+            self._packed = OpenFile(path)
+        while self._packed is not None and (piece := self._piece_at(self._packed, self.end)) is not None:
+            self._pieces.append(piece)
+
+    def _part(self, file: FileIO, start: int) -> bytes:
+        file.seek(start)
+        part = file.read(_PIECE) or b""  # /proc/kmsg has none for now
+        if b"\0" in part:
+            if start >= self.stop:
+                self.refresh()
+            return self._unpacked(start) or part
+        return part
+
+    def _unpacked(self, start: int) -> bytes:
+        """The lines from a place on that are in one piece; empty where none has them, or it is damaged."""
+        number = bisect_right(self._pieces, start, key=lambda piece: piece.first) - 1
+        if self._packed is None or number < 0 or start >= self._pieces[number].stop:
+            return b""
+        piece = self._pieces[number]
+        inflate = zlib.decompressobj()
+        try:
+            lines = inflate.decompress(
+                self._packed.read_at(piece.at, piece.packed), piece.stop - piece.first + 1
+            )
+        except zlib.error:
+            return b""
+        is_whole = len(lines) == piece.stop - piece.first and zlib.crc32(lines) == piece.checksum
+        return lines[start - piece.first :] if is_whole else b""
+
+    def _piece_at(self, file: OpenFile, place: int) -> LabelPiece | None:
+        """The piece that begins at a place of the packed file; None where it is not whole, or none."""
+        data = file.read_at(place, _HEADER.size)
+        if len(data) < _HEADER.size or not data.startswith(_MAGIC):
+            return None
+        _, first, size, packed, checksum, check = _HEADER.unpack(data)
+        is_next = first == self.stop and 0 < size <= _MOST and 0 < packed <= _MOST
+        end = place + _HEADER.size + packed
+        if check != zlib.crc32(data[:-4]) or not is_next or os.fstat(file.fd).st_size < end:
+            return None
+        return LabelPiece(first, first + size, place + _HEADER.size, packed, checksum)
+
+
+class LabelPacker:
+    """Packs the lines of a recording; only one process at a time may."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._out: FileIO | None = None
+        self._stop = self._end = 0
+        self._can_free = True
+
+    def pack(self) -> None:
+        """Pack all whole lines, if they are enough for a piece.
+
+        Raises:
+            FileError: the labels cannot be read.
+            OSError: the disk is full; a later call goes on.
+        """
+        path = self._folder / LABELS_FILE
+        while self._can_free and path.stat().st_size - self._stop >= _LEAST:
+            lines = self._lines(path)
+            if not lines:
+                return
+            self._write(lines)
+            fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                self._can_free = free_space(fd, 0, self._stop // _PAGE * _PAGE)
+            finally:
+                os.close(fd)
+
+    def close(self) -> None:
+        """End it."""
+        if self._out is not None:
+            self._out.close()
+
+    def _lines(self, path: Path) -> bytes:
+        """The next whole lines, about a piece; empty where there are too few, or they are lost."""
+        if self._out is None:
+            self._open()
+        with open_regular(path) as file:
+            file.seek(self._stop)
+            data = file.read(_PIECE)
+            if b"\n" not in data:
+                data += file.read(MAX_LABEL_BYTES)
+        lines = data[: data.rfind(b"\n") + 1]
+        return b"" if len(lines) < _LEAST or b"\0" in lines else lines
+
+    def _open(self) -> None:
+        known = LabelFile(self._folder)
+        known.refresh()
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._out = FileIO(os.open(self._folder / PACKED_LABELS_FILE, flags, PRIVATE_FILE), "r+b")
+        self._stop, self._end = known.stop, known.end
+        self._out.truncate(self._end)  # a drain that was killed may have left a part of a piece
+
+    def _write(self, lines: bytes) -> None:
+        assert self._out is not None
+        packed = zlib.compress(lines)
+        header = _HEADER.pack(_MAGIC, self._stop, len(lines), len(packed), zlib.crc32(lines), 0)[:-4]
+        rest = memoryview(header + struct.pack("<I", zlib.crc32(header)) + packed)
+        end = self._end + len(rest)
+        self._out.seek(self._end)
+        try:
+            while rest:
+                rest = rest[self._out.write(rest) :]
+        except OSError:
+            self._out.truncate(self._end)
+            raise
+        self._stop, self._end = self._stop + len(lines), end

@@ -1,0 +1,145 @@
+"""Labels on disk: a drain packs the first lines and frees them; readers find each line at its place."""
+
+import os
+from io import FileIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from heaps import MIB, new_heap
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bfcviz
+from bfcviz.errors import FileError
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import Pool, Status
+from bfcviz.events.storage import drain as drain_module
+from bfcviz.events.storage import label_file
+from bfcviz.events.storage.drain import Drain, check_can_free_space
+from bfcviz.events.storage.label_file import LABELS_FILE, PACKED_LABELS_FILE, LabelFile, LabelPacker
+from bfcviz.events.storage.recording import Recording
+from bfcviz.events.storage.recording_copy import CopyPosition, RecordingCopy, read_increment
+
+PAGE = 4096
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_pieces(tmp_path_factory):
+    try:
+        check_can_free_space(tmp_path_factory.mktemp("holes"), "keep")
+    except FileError:
+        pytest.skip("no holes in files here")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(label_file, "_LEAST", PAGE)
+        patch.setattr(label_file, "_PIECE", 3 * PAGE)
+        patch.setattr(drain_module, "MOST_EVENTS", 1024)
+        yield
+
+
+def disk(folder):
+    """Bytes of disk that the labels take."""
+    paths = [folder / LABELS_FILE, folder / PACKED_LABELS_FILE]
+    return sum(path.stat().st_blocks * 512 for path in paths if path.exists())
+
+
+def read(file, start):
+    return b"".join(file.read(start))
+
+
+lengths = st.lists(st.sampled_from([1, 7, 60, 300, 3 * PAGE, 5 * PAGE]), min_size=1, max_size=60)
+steps = st.lists(
+    st.tuples(lengths, st.sampled_from(["pack", "kill", "wait"]), st.floats(0, 1)), min_size=1, max_size=8
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps)
+def test_every_line_is_read_from_every_place_whatever_is_packed_or_killed(steps):
+    with TemporaryDirectory() as name:
+        folder, labels, number, places = Path(name), Labels(), 0, [0]
+        packer, follower, seen = LabelPacker(folder), LabelFile(folder), b""
+        with FileIO(folder / LABELS_FILE, "wb") as file:
+            labels.append_to(file)
+            text = b""
+            for sizes, what, part in steps:
+                for size in sizes:
+                    number += 1
+                    labels.intern(f"{number} {'x' * size}")
+                    line = b'{"id":%d,"name":"%d %s"}\n' % (number, number, b"x" * size)
+                    text += line
+                    places.append(len(text))
+                if what == "pack":
+                    packer.pack()
+                elif what == "kill":  # within the write of a piece, or before its lines are free
+                    packed = folder / PACKED_LABELS_FILE
+                    before = packed.stat().st_size if packed.exists() else 0
+                    with pytest.MonkeyPatch.context() as patch:
+                        patch.setattr(label_file, "free_space", lambda *_: False)
+                        packer.pack()
+                    packer.close()
+                    if packed.exists():
+                        os.truncate(packed, before + int((packed.stat().st_size - before) * part))
+                    packer = LabelPacker(folder)
+                start = places[int(part * (len(places) - 1))]
+                assert read(LabelFile(folder), start) == text[start:]
+                seen += read(follower, len(seen))
+                assert seen == text
+        packer.close()
+
+
+def test_labels_that_are_always_new_take_little_disk(tmp_path):
+    recording = Recording(tmp_path / "run", [Pool("gpu")], details={"keep_bytes": 1 << 15})
+    heap, drain = (
+        new_heap(64 * MIB, log=recording.log, labels=recording.labels),
+        Drain(tmp_path / "run", keep=1 << 15),
+    )
+    trace = bfcviz.open(recording.folder)
+    copy = RecordingCopy(tmp_path / "copy")
+    for number in range(30_000):
+        heap.free(heap.allocate(number + 1, label=f"step {number} of the training loop, batch {number % 97}"))
+        if number % 2000 == 0:
+            drain.step()
+            trace.refresh()
+            assert len(trace.labels) == len(recording.labels)
+            copy.add(read_increment(recording.folder, copy.position, most=0))
+    recording.close()
+    assert drain.step() is True
+    drain.close()
+    length = (recording.folder / LABELS_FILE).stat().st_size
+    assert length > 3 << 19
+    assert disk(recording.folder) < length // 5
+    found = bfcviz.open(recording.folder)
+    assert found.origin.status is not Status.DEGRADED
+    assert found.labels.names == recording.labels.names
+    whole = read_increment(recording.folder, CopyPosition(), most=0).labels
+    assert whole.count(b"\n") == len(recording.labels) - 1
+    copy.add(read_increment(recording.folder, copy.position, most=0))
+    assert (tmp_path / "copy" / LABELS_FILE).read_bytes() == whole
+    copy.close()
+    (recording.folder / PACKED_LABELS_FILE).unlink()
+    lost = bfcviz.open(recording.folder)
+    assert lost.origin.status is Status.DEGRADED
+    assert len(lost) == len(found)
+
+
+def test_a_piece_that_is_damaged_loses_its_names_only(tmp_path):
+    with FileIO(tmp_path / LABELS_FILE, "wb") as file:
+        labels = Labels()
+        labels.append_to(file)
+        for number in range(2000):
+            labels.intern(f"name {number}")
+        packer = LabelPacker(tmp_path)
+        packer.pack()
+        packer.close()
+        whole = read(LabelFile(tmp_path), 0)
+        data = bytearray((tmp_path / PACKED_LABELS_FILE).read_bytes())
+        data[60] ^= 255
+        (tmp_path / PACKED_LABELS_FILE).write_bytes(data)
+        found = read(LabelFile(tmp_path), 0)
+        assert len(found) == len(whole)
+        assert found.lstrip(b"\0") == whole[len(whole) - len(found.lstrip(b"\0")) :]
+        assert found.count(b"\0") > 0
+        data[20] ^= 255  # a header: nothing behind it is found
+        (tmp_path / PACKED_LABELS_FILE).write_bytes(data)
+        assert read(LabelFile(tmp_path), 0).count(b"\0") > 0
