@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Events, Kind, bin_numbers
 from bfcviz.events.trace import Trace
+from bfcviz.model.trace_index import known_notable
 from bfcviz.units import format_bytes, parse_bytes
 
 State = Literal["all", "in use", "free"]
@@ -259,12 +260,24 @@ def matching(  # noqa: PLR0913  the trace, the filter and the range
         return range(start, stop)
     search = LabelSearch(trace.labels, wanted.text)
     found: list[NDArray[np.unsignedinteger]] = [np.zeros(0, dtype)]
-    for block in trace.blocks(start, stop):
-        found.append((wanted.among(block, pool, search) + start).astype(dtype))
-        start += len(block)
-        if progress is not None and not progress(start):
-            break
+    for part in _parts_to_search(trace, wanted, search, start, stop):
+        at = part.start
+        for block in trace.blocks(part.start, part.stop):
+            found.append((wanted.among(block, pool, search) + at).astype(dtype))
+            at += len(block)
+            if progress is not None and not progress(at):
+                return np.concatenate(found)
     return np.concatenate(found)
+
+
+def _parts_to_search(
+    trace: Trace, wanted: EventFilter, search: LabelSearch, start: int, stop: int
+) -> list[range]:
+    """The parts of [start, stop) in which events can match: what is stored with blocks tells their labels."""
+    index = known_notable(trace) if wanted.text and wanted.address is None else None
+    if index is None:
+        return [range(start, stop)]
+    return index.ranges_with(search.hits(), start, stop)
 
 
 # ------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 ::
 
     block     |  262,144 events  |  262,144 events  |  ...
-    entry     rows of the timelines; OOMs and marks; bytes times steps of the largest labels; threads and streams
+    entry     rows of the timelines; OOMs and marks; bytes times steps of the largest labels; threads and streams;
+              which labels its events have
     keyframe  the state before the block, where the heap is small against the events since the last one
     index     rows of every total; every OOM and MARK; bytes times steps of each label; states to seek from
 
@@ -54,7 +55,10 @@ _EVENTS_A_CHUNK: Final = 10
 """A keyframe is stored when there were this many events for each of its chunks since the last one."""
 
 _MAGIC: Final = b"BFCI"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_WITHOUT_NAMED: Final = 1
+"""The version before: it does not say which labels the events of a block have."""
+
 _HEADER: Final = struct.Struct("<4sHHIIII")
 """Magic, version, pools, rows of each, notable events, labels of all pools, bytes of the columns."""
 
@@ -62,6 +66,9 @@ _POOL: Final = np.dtype(
     [("labels", "<u4"), ("threads", "<u2", 2), ("streams", "<u2", 2), ("allocations", "<u4")], align=True
 )
 _LABEL: Final = np.dtype([("label", "<u4"), ("part", "<u4"), ("byte_steps", "<f4")])
+
+_NAMED: Final = np.dtype("<u4")
+"""A label that events have: how much its number is above the one before."""
 
 PARTS: Final = 4
 """Equal parts of a block of which the bytes of the largest labels are known."""
@@ -85,16 +92,22 @@ class PoolIndexEntry(NamedTuple):
 
 
 class IndexEntry(NamedTuple):
-    """The entry of a block in the index: of each heap, and the OOMs and marks of all (None: they are too many)."""
+    """The entry of a block in the index: of each heap, and of all together.
+
+    Attributes:
+        notable: the OOMs and marks; None: they are too many.
+        named: numbers of the labels that events have, ascending, without 0; None: not known.
+    """
 
     pools: list[PoolIndexEntry]
     notable: Events | None
+    named: NDArray[np.uint32] | None
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
         of_pools = sum(pool.rows.nbytes + pool.labels.nbytes for pool in self.pools)
-        return of_pools + (0 if self.notable is None else self.notable.nbytes)
+        return of_pools + sum(each.nbytes for each in (self.notable, self.named) if each is not None)
 
 
 class IndexBuilder:
@@ -148,11 +161,28 @@ class IndexBuilder:
             labels.append(largest)
             measured.append(_measured_index_rows(table, events, ends))
         notable = found if len(found) <= _MOST_NOTABLE_OF_BLOCK else found[:0]
-        columns = heads.tobytes() + b"".join(map(shuffled, (joined(measured), joined(labels), notable)))
+        named = np.diff(_named_labels(events), prepend=np.uint32(0))
+        columns = heads.tobytes() + b"".join(
+            map(shuffled, (joined(measured), joined(labels), notable, named))
+        )
         count = min(len(found), _MOST_NOTABLE_OF_BLOCK + 1)
-        named = sum(map(len, labels))
-        head_bytes = _HEADER.pack(_MAGIC, _VERSION, len(heads), each, count, named, len(columns))
+        held = sum(map(len, labels))
+        head_bytes = _HEADER.pack(_MAGIC, _VERSION, len(heads), each, count, held, len(columns))
         return head_bytes + zlib.compress(columns, 1)
+
+
+def _named_labels(events: Events) -> NDArray[np.uint32]:
+    """The numbers of the labels of these events, ascending, without 0."""
+    numbers = events["label"]
+    if (most := int(numbers.max(initial=0))) > _MOST_FLAGS:
+        return np.setdiff1d(numbers, np.zeros(1, np.uint32))
+    flags = np.zeros(most + 1, np.bool_)
+    flags[numbers] = True
+    flags[0] = False
+    return np.flatnonzero(flags).astype(np.uint32)
+
+
+_MOST_FLAGS: Final = 1 << 22
 
 
 def index_parts(count: int) -> list[int]:
@@ -237,23 +267,25 @@ def decoded_index_entry(data: bytes, pools: int) -> IndexEntry:
 
 
 def _checked_trace_index_entry(data: bytes, pools: int) -> IndexEntry:
-    magic, version, of, each, count, named, length = _HEADER.unpack_from(data)
-    if (magic, version, of) != (_MAGIC, _VERSION, pools) or length > _MOST_BYTES:
+    magic, version, of, each, count, held, length = _HEADER.unpack_from(data)
+    if (magic, of) != (_MAGIC, pools) or not _WITHOUT_NAMED <= version <= _VERSION or length > _MOST_BYTES:
         raise ValueError(f"it begins with {data[:8].hex()}")
-    if each > FINE_ROWS or named > pools * PARTS * (_MOST_LABELS + 1):
-        raise ValueError(f"{each} rows and {named} labels are impossible")
+    if each > FINE_ROWS or held > pools * PARTS * (_MOST_LABELS + 1):
+        raise ValueError(f"{each} rows and {held} labels are impossible")
     inflate = zlib.decompressobj()
     columns = inflate.decompress(data[_HEADER.size :], length + 1)
     kept = count if count <= _MOST_NOTABLE_OF_BLOCK else 0
     sizes = [
         pools * _POOL.itemsize,
         pools * each * TIMELINE.itemsize,
-        named * _LABEL.itemsize,
+        held * _LABEL.itemsize,
         kept * EVENT.itemsize,
     ]
-    if len(columns) != length or not inflate.eof or sum(sizes) != length:
+    rest = length - sum(sizes)
+    is_right = rest >= 0 and rest % _NAMED.itemsize == 0 if version > _WITHOUT_NAMED else rest == 0
+    if len(columns) != length or not inflate.eof or not is_right:
         raise ValueError(f"its columns do not have the {sum(sizes)} bytes that its header gives")
-    ends = np.cumsum([0, *sizes]).tolist()
+    ends = np.cumsum([0, *sizes, rest]).tolist()
     parts = [columns[start:end] for start, end in pairwise(ends)]
     heads = np.frombuffer(parts[0], _POOL)
     rows = unshuffled(parts[1], TIMELINE).reshape(pools, each)
@@ -263,7 +295,10 @@ def _checked_trace_index_entry(data: bytes, pools: int) -> IndexEntry:
         for row, label, head in zip(rows, labels, heads, strict=True)
     ]
     notable = None if count > _MOST_NOTABLE_OF_BLOCK else unshuffled(parts[3], EVENT)
-    return IndexEntry(entries, notable)
+    named = None
+    if version > _WITHOUT_NAMED:
+        named = np.cumsum(unshuffled(parts[4], _NAMED), dtype=np.uint64).astype(np.uint32)
+    return IndexEntry(entries, notable, named)
 
 
 def _index_number_ranges(head: np.void) -> dict[str, tuple[int, int]]:
@@ -297,8 +332,12 @@ class TraceIndex:
         byte_steps: bytes in use times steps in use, summed over the trace, by label number.
     """
 
-    def __init__(self, trace: Trace, pool: int, least: int = LEAST_EVENTS) -> None:
+    def __init__(
+        self, trace: Trace, pool: int, least: int = LEAST_EVENTS, stored: list[bytes] | None = None
+    ) -> None:
         """Read what is stored with the blocks of a trace of at least so many events, or else all events.
+
+        `stored`: the entries, where the caller has read them already.
 
         Raises:
             TraceError: events contradict each other.
@@ -310,7 +349,8 @@ class TraceIndex:
         self._found: list[Events] = []
         self._count = 0
         self._held = np.zeros(0, HELD)
-        entries = _stored_index_entries(trace) if self.length >= least else None
+        self._named: list[tuple[range, NDArray[np.uint32]]] = []
+        entries = _decoded_index_entries(trace, stored) if self.length >= least else None
         rolling = RollingTimeline(pool)
         if entries is not None:
             rolling.adopt(joined([entry.pools[pool].rows for entry in entries]), self.length)
@@ -325,6 +365,8 @@ class TraceIndex:
             self._held = joined([_indexed_held_labels(entry, pool) for entry in entries])
             for entry in entries:
                 self._take(entry)
+                if entry.named is not None:
+                    self._named.append((_index_entry_steps(entry), entry.named))
             for events in self._found:
                 rolling.take(events, trace.labels)
         self.rolling = rolling.copy()  # a reference to the trace would keep both alive
@@ -349,6 +391,20 @@ class TraceIndex:
     def knows_holders(self) -> bool:
         """Whether `held_within` has something: it is only stored with blocks."""
         return len(self._held) > 0
+
+    def ranges_with(self, wanted: NDArray[np.bool_], start: int, stop: int) -> list[range]:
+        """The parts of [start, stop) whose events can have a label that is wanted, by number; ascending."""
+        found, at = [], start
+        for steps, named in self._named:
+            low, high = max(at, steps.start), min(stop, steps.stop)
+            if low >= high:
+                continue
+            if at < low:  # not known
+                found.append(range(at, low))
+            if wanted[named[named < len(wanted)]].any():
+                found.append(range(low, high))
+            at = high
+        return [*found, range(at, stop)] if at < stop else found
 
     def held_within(self, start: int, stop: int) -> NDArray[np.void]:
         """Bytes times steps in use by label, of HELD, of the parts of the trace that overlap [start, stop)."""
@@ -387,22 +443,28 @@ class TraceIndex:
 
 
 def _indexed_held_labels(entry: IndexEntry, pool: int) -> NDArray[np.void]:
-    rows, labels = entry.pools[pool].rows, entry.pools[pool].labels
-    stop, count = int(rows["step"][-1]), int(rows["events"].sum())
-    edges = np.array(index_parts(count), np.uint64) + np.uint64(stop - count)
+    labels, steps = entry.pools[pool].labels, _index_entry_steps(entry)
+    edges = np.array(index_parts(len(steps)), np.uint64) + np.uint64(steps.start)
     found = np.zeros(len(labels), HELD)
     found["start"], found["stop"] = edges[labels["part"]], edges[labels["part"] + 1]
     found["label"], found["byte_steps"] = labels["label"], labels["byte_steps"]
     return found
 
 
+def _index_entry_steps(entry: IndexEntry) -> range:
+    """The events of a block; each heap has rows for all of them."""
+    rows = entry.pools[0].rows
+    stop = int(rows["step"][-1])
+    return range(stop - int(rows["events"].sum()), stop)
+
+
 _MOST_ENTRIES: Final = 1 << 29
 """Bytes of all entries in memory: 25 kB for 262,144 events of one heap, where few are notable."""
 
 
-def _stored_index_entries(trace: Trace) -> list[IndexEntry] | None:
+def _decoded_index_entries(trace: Trace, stored: list[bytes] | None) -> list[IndexEntry] | None:
     """What is stored with each block of a trace; None where something is missing, damaged or incomplete."""
-    stored = trace.index_entries()
+    stored = trace.index_entries() if stored is None else stored
     if not stored:
         return None
     entries, stop, nbytes = [], trace.first, 0
@@ -483,14 +545,16 @@ def summary_index_of(trace: Trace, pool: int = 0) -> TraceIndex | None:
     return _kept_trace_index(_summaries, trace, pool, 0)
 
 
-def _kept_trace_index(known: _Indexes, trace: Trace, pool: int, least: int) -> TraceIndex | None:
+def _kept_trace_index(
+    known: _Indexes, trace: Trace, pool: int, least: int, stored: list[bytes] | None = None
+) -> TraceIndex | None:
     if trace.following:
         return None
     with _making:
         made, key = known.setdefault(trace, {}), (pool, len(trace))
         if key not in made:
             try:
-                made[key] = TraceIndex(trace, pool, least)
+                made[key] = TraceIndex(trace, pool, least, stored)
             except BfcvizError:  # the caller reads the events it needs, and raises
                 made[key] = None
         return made[key]
@@ -502,11 +566,12 @@ def known_index(trace: Trace, pool: int | None = None) -> TraceIndex | None:
 
 
 def known_notable(trace: Trace) -> TraceIndex | None:
-    """An index of any heap for its `notable`: whatever made it, or of what is stored with the trace."""
+    """An index of any heap for its `notable` and `ranges_with`: whatever made it, or of what is stored with blocks."""
     found = _known_trace_index(_made, trace, None) or _known_trace_index(_summaries, trace, None)
     # What could not be made is in `_summaries`, too: it is not tried again.
     if found is None and not trace.following and (0, len(trace)) not in _summaries.get(trace, {}):
-        return None if trace.index_entries() is None else summary_index_of(trace)
+        stored = trace.index_entries()
+        return None if stored is None else _kept_trace_index(_summaries, trace, 0, 0, stored)
     return found
 
 

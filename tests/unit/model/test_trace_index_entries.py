@@ -1,12 +1,14 @@
 """What is stored with the blocks of a trace says what its events say."""
 
+import zlib
+
 import numpy as np
 import pytest
 from heap_strategies import run, seeded_operations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared import sample_trace
-from unit.figures.synthetic import busy_trace
+from unit.figures.synthetic import PlainHeap, busy_trace
 from unit.model.index_answers import answers, fresh
 
 from bfcviz.errors import TraceError
@@ -16,6 +18,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures import active_memory
 from bfcviz.figures.active_memory import active_memory_window
 from bfcviz.model import Model, trace_index
+from bfcviz.model.filters import EventFilter, LabelSearch, matching
 from bfcviz.model.navigation import peak, worst_fragmentation
 from bfcviz.model.trace_index import IndexBuilder, decoded_index_entry, index_of
 
@@ -185,3 +188,82 @@ def test_entries_that_are_missing_or_too_large_are_not_used(busy_file, monkeypat
     monkeypatch.setattr(trace_index, "FINE_ROWS", 1)
     with pytest.raises(TraceError):
         decoded_index_entry(entries[0], 1)
+
+
+# -- the labels that the events of a block have ---------------------------------------------------------------------
+
+
+def without_named(entry):
+    """The entry as the version before wrote it: it does not say which labels events have."""
+    magic, _, *numbers, _ = trace_index._HEADER.unpack_from(entry)
+    columns = zlib.decompress(entry[trace_index._HEADER.size :])
+    columns = columns[: len(columns) - 4 * len(decoded_index_entry(entry, 1).named)]
+    return trace_index._HEADER.pack(magic, 1, *numbers, len(columns)) + zlib.compress(columns)
+
+
+def reads_of(saved, wanted):
+    """What a search finds, and the steps of the blocks that it reads."""
+    read, original = [], blocks.BlockSource.read
+
+    def noted(source, start, stop):
+        read.append(start)
+        return original(source, start, stop)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks.BlockSource, "read", noted)
+        return list(matching(saved, 0, wanted)), read
+
+
+@pytest.mark.parametrize("text", ["layer_3", "LAYER_1/", "busy", "step", "nothing has this name", "0x7f", ""])
+def test_a_search_reads_only_the_blocks_that_have_the_label(busy_file, text):
+    trace, saved, wanted = busy_trace(), Trace.open(busy_file), EventFilter(text=text)
+    found, read = reads_of(saved, wanted)
+    assert found == list(matching(trace, 0, wanted))
+    hits = LabelSearch(trace.labels, text).hits()
+    events, block = trace.read(0, len(trace)), blocks.MOST_EVENTS
+    has = [hits[events["label"][start : start + block]].any() for start in range(0, len(trace), block)]
+    if text not in {"", "0x7f"}:
+        assert sorted({start // block for start in read}) == np.flatnonzero(has).tolist()
+
+
+def test_a_name_that_few_events_have_is_found_in_few_blocks(folder):
+    heap = PlainHeap(64 << 20)
+    for number in range(4000):
+        heap.allocate(512, label="needle" if number in {7, 2500} else f"layer_{number % 5}")
+    trace = heap.trace()
+    saved = stored(trace, folder)
+    found, read = reads_of(saved, EventFilter(text="NEEDLE"))
+    assert found == list(matching(trace, 0, EventFilter(text="needle"))) != []
+    assert 0 < len(read) <= 2 < len(trace) // blocks.MOST_EVENTS
+    assert reads_of(saved, EventFilter(text="needle", least_size=1 << 30))[0] == []
+
+
+def test_entries_of_the_version_before_are_read(busy_file):
+    saved, wanted = Trace.open(busy_file), EventFilter(text="layer_3")
+    expected, old = reads_of(saved, wanted)[0], [without_named(entry) for entry in saved.index_entries()]
+    again = Trace.open(busy_file)
+    again.source.index_entries = lambda: old
+    assert decoded_index_entry(old[0], 1).named is None
+    found, read = reads_of(again, wanted)
+    assert found == expected
+    assert len(read) == -(-len(again) // again.source.block)
+    assert index_of(again).knows_holders
+
+
+def test_named_labels_that_do_not_exist_are_harmless(busy_file):
+    saved = Trace.open(busy_file)
+    index = trace_index.known_notable(saved)
+    wanted = np.ones(3, bool)
+    index._named = [(steps, named + np.uint32(1 << 31)) for steps, named in index._named]
+    assert index.ranges_with(wanted, 0, len(saved)) == []
+    index._named = index._named[2:]  # where nothing is known, events are read
+    assert index.ranges_with(wanted, 5, len(saved)) == [range(5, index._named[0][0].start)]
+
+
+def test_what_is_stored_is_read_once(busy_file):
+    saved, read = Trace.open(busy_file), []
+    entries = saved.index_entries()
+    saved.source.index_entries = lambda: read.append(1) or entries
+    assert trace_index.known_notable(saved) is not None
+    assert trace_index.known_notable(saved) is not None
+    assert read == [1]
