@@ -309,6 +309,10 @@ class FolderTaken(FileError):
     """The folder for a recording is not empty; it may hold the recording of another process."""
 
 
+class NoMessage(FileError):
+    """A text file tells nothing of memory that ran out, and has no format that bfcviz reads."""
+
+
 class MissingExtra(BfcvizError, ImportError):
     """An optional package is not installed; the message names the feature and the install command."""
 

@@ -27,11 +27,11 @@ from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_of_tex
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.what_grew import WhatGrew, moments_between
 from bfcviz.analysis.why import diagnose
-from bfcviz.errors import BfcvizError, FileError, TraceError
+from bfcviz.errors import BfcvizError, FileError, NoMessage, TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import setting
 from bfcviz.importers.file_format import READABLE
-from bfcviz.importers.messages import is_pasted, read_message_file, read_pasted
+from bfcviz.importers.messages import is_pasted, last_line, read_message_file, read_pasted
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.rank_files import rank_files
 from bfcviz.importers.remote_file import is_url, local_copy
@@ -315,6 +315,8 @@ def _rank_of_opened_file(place: RankPlace, by: str, step: int | str | None) -> R
         if stated is not None:
             return rank_of_text(stated, place)
         return rank_of(open_trace(place.file), place, by, step)
+    except NoMessage:  # the log of a rank that tells of no failure
+        return replace(rank_of_text(StatedAnswer((), ()), place), last_line=last_line(Path(place.file)))
     except FileError as error:
         return Rank(place, problem=error.cause.removesuffix(f"; {READABLE}"))
     except BfcvizError as error:
@@ -360,8 +362,9 @@ def holders(
             (highest external fragmentation), `"oom"` (the first failed request) or `"last"`. None: of a file the peak,
             as `bfcviz holders`; of what is in memory, such as a live heap, all events.
         by: `op` (the name of the label, split at its slashes), `line` (the line of code, where a stack was recorded),
-            `stack`, `shape`, `data_type`, `thread`, `stream`, `phase`, `size`, or `kind` (parameters, gradients,
-            optimizer state, activations, inputs, KV cache, workspace).
+            `stack`, `shape`, `data_type`, `thread`, `stream`, `phase`, `size`, `lifetime` (in steps of the
+            program where marks tell them, else in events), or `kind` (parameters, gradients, optimizer state,
+            activations, inputs, KV cache, workspace).
         pool: index of the heap among `trace.origin.pools`; None: the one whose request failed first, else the first.
         kinds: with `kind`: rules of your own, a kind and a regular expression that is searched in the name and the
             stack of an allocation, such as `{"experts": "moe|router"}`. They come before the built-in ones, from now on

@@ -19,6 +19,7 @@ from bfcviz.analysis.diagnosis import Diagnosis, Verdict, failure_headline
 from bfcviz.analysis.diagnosis_json import cause_for_json
 from bfcviz.analysis.short_names import shortened_name
 from bfcviz.analysis.stated_answer import StatedAnswer, StatedFailureAnswer
+from bfcviz.analysis.stated_verdict import StatedCause
 from bfcviz.analysis.why import all_failures
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Status, holds_only_states, regions_known, stated_peak
@@ -114,6 +115,7 @@ class Rank:
         in_use: bytes in use at `step`.
         holders: name -> bytes in use at `step`, the largest first; those with less than 0.1 % of them are left out.
         has_heap: whether the file opens as a trace; a text with an error message only states numbers.
+        last_line: how a log ends that tells of no failure.
     """
 
     place: RankPlace
@@ -135,6 +137,7 @@ class Rank:
     in_use: int = 0
     holders: Mapping[str, int] = field(default_factory=dict)
     has_heap: bool = True
+    last_line: str = ""
 
     @property
     def name(self) -> str:
@@ -149,11 +152,17 @@ class Rank:
         return self.failures[0].verdict if self.failures else str(Verdict.NO_FAILURE)
 
     @property
-    def badness(self) -> tuple[bool, bool, float, bool, int]:
+    def has_failed(self) -> bool:
+        """Whether it tells of a failure of its own, not only of another rank that was late or gone."""
+        return any(each.verdict != StatedCause.CONSEQUENCE for each in self.failures)
+
+    @property
+    def badness(self) -> tuple[bool, bool, bool, float, bool, int]:
         """Sorts ranks: those with a failure first, the earliest of them first; then the killed, then by their peaks."""
         times = [each.time_ns for each in self.failures if each.time_ns is not None]
         return (
             bool(self.problem),
+            not self.has_failed,
             not self.failures,
             min(times, default=float("inf")),
             self.ended,
@@ -605,14 +614,17 @@ class RankSet:
     @property
     def headline(self) -> str:
         """How many ranks there are, and how many of them ran out of memory."""
-        known, failed = len(self.known), sum(bool(rank.failures) for rank in self.known)
+        known, failed = len(self.known), sum(rank.has_failed for rank in self.known)
         all_of_them = counted(known, self._noun)
         if len(self.ranks) == known == 1:  # a folder with one file, such as that of `record --on-oom`
-            what = "a request failed in its only file" if failed else "no request failed in its only file"
+            only = "the only file that bfcviz reads" if self.others else "its only file"
+            what = f"a request failed in {only}" if failed else f"no request failed in {only}"
         elif failed:
             what = f"{failed:,} of {all_of_them} had a failed request"
-        else:
+        elif any(rank.has_heap for rank in self.known):
             what = f"no request failed in {all_of_them}"
+        else:
+            what = f"no log of {all_of_them} tells of a failed request"
         killed = sum(not rank.ended for rank in self.known)
         parts = [what]
         if killed:
@@ -626,7 +638,8 @@ class RankSet:
     @property
     def lines(self) -> list[str]:
         """The report: each failure once, what differs between ranks, and a row a rank."""
-        return [self.headline, *self.failure_lines, *self.difference_lines, "", *self.table_lines]
+        table = ["", *self.table_lines] if self.table_lines else []
+        return [self.headline, *self.failure_lines, *self.difference_lines, *table]
 
     @property
     def failure_lines(self) -> list[str]:
@@ -643,6 +656,13 @@ class RankSet:
         if len(times) > 1:
             (first, name), (second, later) = times[:2]
             lines.append(f"{name} failed first, {(second - first) / 1e9:.3g} s before {later}")
+        silent = [rank for rank in self.known if not rank.failures and not rank.has_heap]
+        if not any(rank.has_failed or rank.has_heap for rank in self.known):
+            lines += [
+                f"{rank.name}: no message that bfcviz knows: look there first, and in dmesg of its machine; its log "
+                f"ends with: {shortened_name(rank.last_line, _LONGEST)}"
+                for rank in silent[:_MOST_FAILURES]
+            ]
         return lines
 
     @property
@@ -682,10 +702,15 @@ class RankSet:
         return sorted(found, key=lambda each: each.median - each.most)
 
     @property
+    def _told(self) -> list[Rank]:
+        """The ranks that the table shows: not those of which only a log is known, without a failure of its own."""
+        return [rank for rank in self.known if rank.has_heap or rank.has_failed]
+
+    @property
     def rows(self) -> list[tuple[str, ...]]:
         """The names of the columns, then the cells of each rank that can be read; hosts only where they differ."""
-        rows = [_HEAD, *(_rank_table_cells(rank) for rank in self.known)]
-        has_hosts = len({rank.place.host for rank in self.known}) > 1
+        rows = [_HEAD, *(_rank_table_cells(rank) for rank in self._told)]
+        has_hosts = len({rank.place.host for rank in self._told}) > 1
         return rows if has_hosts else [(row[0], *row[2:]) for row in rows]
 
     @property
@@ -694,8 +719,10 @@ class RankSet:
         rows = self.rows[: _MOST_ROWS + 1]
         last = len(rows[0]) - 1  # the file, which the sizes stand before
         found = aligned(rows, range(last - _SIZES, last)) if len(rows) > 1 else []
-        rest = self.known[_MOST_ROWS:]
-        if rest:
+        rest = self._told[_MOST_ROWS:]
+        if rest and not any(rank.peak for rank in rest):
+            found.append(counted(len(rest), f"more {self._noun}"))
+        elif rest:
             peaks = [rank.peak or 0 for rank in rest]
             found.append(
                 f"{counted(len(rest), f'more {self._noun}')} with peaks from {format_bytes(min(peaks))} to "
@@ -791,6 +818,8 @@ def _shared_failure_line(found: SharedFailure) -> str:
     details = [counted(found.count, "request")] if found.count > 1 else []
     details += [bytes_range(low, high)] if high > low else []
     several = f" ({', '.join(details)})" if details else ""
+    if found.failure.verdict == StatedCause.CONSEQUENCE:
+        return f"{listed(found.ranks)}: waited too long for another rank, or lost the connection to it: a consequence"
     name = f", in {shortened_name(found.failure.what, _LONGEST)}" if found.failure.what else ""
     return f"{listed(found.ranks)}{several}: {found.failure.headline}{name}"
 
@@ -833,6 +862,9 @@ def rank_set(
     ranks: Sequence[Rank], source: str, read: Callable[[Path | str], Trace], by: str = "op"
 ) -> RankSet:
     """The set of these ranks, the worst first; without a number in any name or recording, ranks count in order."""
+    failed = {rank.place.rank for rank in ranks if rank.failures}
+    silent = [rank for rank in ranks if not (rank.failures or rank.has_heap or rank.problem)]
+    ranks = [rank for rank in ranks if rank not in silent or rank.place.rank not in failed - {None}]
     if ranks and all(rank.place.rank is None for rank in ranks):
         ranks = [
             replace(rank, place=replace(rank.place, rank=number, rank_from="order"))

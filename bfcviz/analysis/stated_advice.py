@@ -242,7 +242,9 @@ _WHO_BY_FRAMEWORK: Final = {
     **dict.fromkeys(("PyTorch XPU", "oneAPI"), "xpu-smi ps"),
     **dict.fromkeys(("PyTorch NPU", "Ascend CANN"), "npu-smi info"),
     **dict.fromkeys(("Windows", "DirectML", "Unreal Engine"), "Task Manager lists them"),
-    **dict.fromkeys(("WebGPU", "hashcat", "LAMMPS"), _DRIVER_TOOL),
+    **dict.fromkeys(("WebGPU", "hashcat", "LAMMPS", "Kokkos", "OpenVINO"), _DRIVER_TOOL),
+    "AWS Neuron": "neuron-ls",
+    "Intel Gaudi": "hl-smi",
 }
 """A framework -> what names the processes on its device."""
 
@@ -902,6 +904,11 @@ def _driver_call_advice(found: StatedFailure, judged: Judgement) -> Iterator[Adv
 
 def _room_beside_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
     """How to leave more of the device to a call that was refused."""
+    if "turbomind" in found.marks:
+        yield {
+            AdviceWord.KV_CACHE: "Lower cache_max_entry_count (--cache-max-entry-count), the share of the free memory "
+            "that the KV cache takes; else session_len or max_batch_size."
+        }
     if "cumem" in found.marks:
         yield {
             AdviceWord.FREE_CACHE: "Before wake_up(), free what a trainer holds on the same device: move its model and "
@@ -954,6 +961,18 @@ _LESS_FOR: Final = {
     "RELION": "Run fewer MPI ranks and threads on this GPU, each rank has a pool of its own; or leave out padding "
     "(--pad 1), or use smaller boxes.",
     "COLMAP": "Match fewer features of an image: lower --SiftMatching.max_num_matches.",
+    "HAMi": "Let the container hold less at once: a smaller batch or model.",
+    "TensorFlow.js": "Use a smaller input or batch: no tensor may need a larger texture; the backends webgpu and wasm "
+    "have no textures.",
+    "Spark RAPIDS": "Give each task less: fewer tasks at once on a GPU (spark.rapids.sql.concurrentGpuTasks), smaller "
+    "batches (spark.rapids.sql.batchSizeBytes), or more partitions.",
+    "AWS Neuron": "Give each core less: more cores (a higher tp_degree), a shorter sequence, a smaller batch, or fewer "
+    "compiled programs (buckets) loaded at once.",
+    "Intel Gaudi": "Give each card less: more cards, a smaller batch, or a shorter sequence.",
+    "Kokkos": "Give each device less: more devices, or a smaller problem.",
+    "MATLAB": "Keep less on the GPU: smaller arrays or mini-batches, single instead of double, clear what is no longer "
+    "needed; gpuDevice() shows what is free.",
+    "OpenVINO": "Give the model less at once: a smaller batch or a shorter input, or weights of fewer bits.",
     "hashcat": "Lower the workload (-w 1), or -n and -T; in a virtual machine, give it more memory.",
     "LAMMPS": "Give each GPU fewer atoms: more GPUs, or a smaller system.",
     "Blender": "Render with less at once: smaller textures (Simplify), less subdivision, smaller tiles.",
@@ -967,6 +986,7 @@ _LESS_FOR: Final = {
 _LIMIT_OF: Final = {
     "CUDA.jl": "JULIA_CUDA_HARD_MEMORY_LIMIT, in older versions JULIA_CUDA_MEMORY_LIMIT or CUARRAYS_MEMORY_LIMIT",
     "PaddlePaddle": "FLAGS_gpu_memory_limit_mb",
+    "HAMi": "nvidia.com/gpumem of the pod",
 }
 """A library -> the variable that sets its limit."""
 
@@ -974,6 +994,12 @@ _LIMIT_OF: Final = {
 def _program_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     if "no_context" in found.marks:
         yield from _new_context_advice(found, judged)
+        return
+    if judged.cause is StatedCause.NOT_LACK_OF_MEMORY:
+        yield {AdviceWord.DRIVER_BUG: "Look for the error of the driver that the text names."}
+        return
+    if judged.second is StatedCause.CAP_BY_SETTING and found.framework == "HAMi":
+        yield {AdviceWord.DRIVER_BUG: "Start the container again, and use a newer HAMi."}
         return
     if "one_buffer" not in found.marks:
         yield from _raise_limit_advice(found, judged)
@@ -1256,7 +1282,25 @@ def _exla_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceText
         yield _look_for_others_advice(found)
 
 
-_BFC: Final[Mapping[str, Rule]] = {"JAX": _jax_advice, "Reactant": _reactant_advice, "EXLA": _exla_advice}
+def _xla_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
+    """Of an error of XLA without a word on its client."""
+    if judged.cause in {StatedCause.REQUEST_EXCEEDS_DEVICE, StatedCause.REQUEST_EXCEEDS_LIMIT}:
+        yield {AdviceWord.SHAPE_BUG: "Print the shapes of the arrays that the program makes."}
+    yield from _smaller_request(found, "Reduce the batch, or split the work.")
+    yield _look_for_others_advice(found)
+    yield {
+        AdviceWord.PREALLOCATION: "If two programs share the device: JAX takes 75 % of it at the start "
+        f"({xla.SHARE_NAMES} sets another share), TensorFlow nearly all ({tensorflow.FORCE_GROWTH}=true lets it grow).",
+        AdviceWord.RECORD: "Give bfcviz the lines around it, too: they name the program, and what its pool holds.",
+    }
+
+
+_BFC: Final[Mapping[str, Rule]] = {
+    "JAX": _jax_advice,
+    "Reactant": _reactant_advice,
+    "EXLA": _exla_advice,
+    "XLA": _xla_advice,
+}
 """Of the frameworks with TensorFlow's allocator; all others are TensorFlow."""
 
 
@@ -1462,6 +1506,9 @@ def _ggml_host_advice(found: StatedFailure, judged: Judgement) -> Iterator[Advic
     """A buffer in system memory was refused: layers on a device take less of it, not more."""
     words = _ggml_words(found)
     yield {AdviceWord.SYSTEM_MEMORY: "Close other programs, or add memory to the system."}
+    if found.framework in _LESS_ON_GGML:
+        yield {AdviceWord.SMALLER_MODEL: "Use a smaller model, or one of fewer bits."}
+        return
     if buffer_of(found) in {"compute", "kv"}:
         yield from _ggml_advice(found, judged)
     yield {
@@ -1471,7 +1518,19 @@ def _ggml_host_advice(found: StatedFailure, judged: Judgement) -> Iterator[Advic
     }
 
 
+_LESS_ON_GGML: Final = {
+    "whisper.cpp": "Use a smaller model, or one of fewer bits (ggml-large-v3-turbo-q5_0.bin).",
+    "stable-diffusion.cpp": "Use weights of fewer bits, or keep parts in system memory (--clip-on-cpu, --vae-on-cpu); "
+    "for large pictures --vae-tiling and --diffusion-fa.",
+}
+"""A program on ggml without the settings of llama.cpp -> how it needs less memory."""
+
+
 def _ggml_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
+    if found.framework in _LESS_ON_GGML:
+        yield {AdviceWord.SMALLER_MODEL: _LESS_ON_GGML[found.framework]}
+        yield _look_for_others_advice(found)
+        return
     if "one_buffer" not in found.marks:
         yield from _ggml_less_advice(found, judged)
         return
@@ -1683,6 +1742,8 @@ _HOST_TEXTS: Final = {
     f"{_LESS_SYSTEM}.",
     "host-ray": "Run fewer tasks at once on a node: give each num_cpus or memory= of what it needs. Or use less in "
     "each task, or add memory. RAY_memory_usage_threshold sets from which share of the node on Ray ends workers.",
+    "host-ray-lost": "Look how it ended: in the files worker-* and raylet.out of /tmp/ray/session_latest/logs, and in "
+    f"dmesg -T | grep -i -E 'oom|killed process' of its node. If memory ran out, use less of it: {_LESS_SYSTEM}.",
     "host-yarn": "Give the container more: in Spark spark.executor.memoryOverhead, or spark.executor.memory. Or use "
     "less: smaller partitions, or fewer cores in an executor, each runs a task.",
     "host-dask": "Use smaller partitions or chunks, or give each worker more: fewer workers, or a larger memory_limit "
@@ -1699,6 +1760,15 @@ _HOST_TEXTS: Final = {
     f"which was ended. Use less system memory: {_LESS_SYSTEM}; or add memory.",
     "host-mapping": "Look at free -g, ulimit -v and the limit of the container; with many tensors in shared memory at "
     "sysctl vm.max_map_count, too. Then use less, or raise the limit that is reached.",
+    "host-java": "Raise the limit that was reached, if the system has more: -Xmx of java for the heap, "
+    "-Dorg.bytedeco.javacpp.maxphysicalbytes for all memory with JavaCPP (ND4J, DL4J), and -Dorg.bytedeco.javacpp"
+    ".maxbytes for what lies outside of the heap.",
+    "host-nvidia": "Look at free -g and at the lines of the kernel around it (dmesg -T); on a device that shares the "
+    "memory of the system (DGX Spark, Jetson) leave the system some GiB.",
+    "host-duckdb": "Give the query less at once, or DuckDB more: SET threads = ... (fewer), SET "
+    "preserve_insertion_order = false, SET memory_limit = '...'; and a temp_directory, so that it can spill to disk.",
+    "host-r-limit": "Raise the limit, if the system has more: R_MAX_VSIZE in .Renviron (memory.limit() in R for "
+    "Windows before 4.2); or read data in parts, and rm() what is no longer needed.",
     "host-cpp": "Watch free -g while it runs, and nvidia-smi if it uses a GPU: what is full then, of that use less. "
     "ulimit -v may set a limit, too.",
     "host-paging": "Let Windows make its page file larger, with enough room on its disk, and close other programs; in "
@@ -1815,6 +1885,16 @@ def _soft_failure_advice(found: StatedFailure, judged: Judgement) -> Iterator[Ad
             AdviceWord.KV_CACHE: "If it happens often: raise --schedule-conservativeness, so that fewer requests are "
             f"taken at once, or give the KV cache more ({_SGLANG.share})."
         }
+    if found.message == "vllm-preempt":
+        yield {
+            AdviceWord.KV_CACHE: f"If it happens often: give the KV cache more ({_VLLM.share}), or take fewer requests "
+            "at once (--max-num-seqs)."
+        }
+    if found.message == "triton-fallback":
+        yield {
+            AdviceWord.RAISE_LIMIT: "To make the pool larger: --pinned-memory-pool-byte-size, or "
+            "--cuda-memory-pool-byte-size=DEVICE:BYTES, of tritonserver."
+        }
     if found.message == "ollama-offload" and fits_by_count(found):
         yield {
             AdviceWord.OTHER_PROCESSES: "Look at what is loaded (ollama ps), stop it (ollama stop), and load the model "
@@ -1828,6 +1908,28 @@ def _soft_failure_advice(found: StatedFailure, judged: Judgement) -> Iterator[Ad
         yield _look_for_others_advice(found)
     if found.message == "ggml-buffer":
         yield from (_ggml_host_advice if "host" in found.marks else _ggml_advice)(found, judged)
+
+
+def _status_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    """Of a status that is not only one of memory."""
+    if found.message == "status-exhausted":
+        yield {AdviceWord.RECORD: "Give bfcviz the rest of the message, and the lines around it."}
+    elif found.fact("requested") is None:
+        yield {AdviceWord.RAISE_LIMIT: "Send fewer requests at once, or ask the service for a larger quota."}
+    else:
+        yield {
+            AdviceWord.RAISE_LIMIT: "Raise the limit on the side that receives (grpc.max_receive_message_length) or "
+            "sends (grpc.max_send_message_length), or send less in one message."
+        }
+
+
+def _lost_rank_advice(_found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    """Where the first failure of a job is told."""
+    yield {
+        AdviceWord.RECORD: "Look for the first error of the whole job: in the logs of all ranks (bfcviz why FOLDER "
+        "reads them together), and for a rank whose log just ends in dmesg -T | grep -i -E 'oom|killed process' of its "
+        "machine."
+    }
 
 
 _CALL_RULES: Final[Mapping[str, Rule]] = {
@@ -1864,6 +1966,9 @@ _GROUPS: Final[Mapping[str, Rule]] = {
     "host": _host_memory_advice,
     "ollama": _host_memory_advice,
     "nvidia": _soft_failure_advice,
+    "peer": _lost_rank_advice,
+    "status": _status_advice,
+    **dict.fromkeys(("usage", "triton"), _soft_failure_advice),
 }
 """First part of an entry's name -> its advice."""
 

@@ -19,14 +19,29 @@ _WIDTH: Final = 110  # characters of a line in a notebook
 _COUNTS: Final = {
     "num_ooms", "num_retries", "num_allocs", "max_tokens", "kv_tokens", "prefill_tokens", "total_tokens",
     "max_requests", "missing_tokens", "asked_tokens", "free_tokens", "asked_requests", "free_requests",
-    "retracted_requests", "killed_workers",
+    "retracted_requests", "killed_workers", "preemptions",
 }  # fmt: skip
 """Facts that are no bytes."""
 
-_REFUSED: Final = {"host-shared", "host-mapping", "host-cpp", "host-jupyter"}
+_REFUSED: Final = {
+    "host-shared", "host-mapping", "host-cpp", "host-jupyter", "host-duckdb", "host-r-limit", "host-java",
+    "host-nvidia", "usage-slurm", "usage-grid",
+}  # fmt: skip
 _ENDED: Final = {
     **{entry.name: "ended a process" for entry in HOST if entry.name not in _REFUSED},
-    **dict.fromkeys(("host-slurm-limit", "host-dask-lost", "host-jupyter", "program-dispatch"), "failed"),
+    **dict.fromkeys(
+        (
+            "host-slurm-limit",
+            "host-dask-lost",
+            "host-ray-lost",
+            "host-jupyter",
+            "program-dispatch",
+            "peer-lost",
+        ),
+        "failed",
+    ),
+    "status-exhausted": "failed",
+    **dict.fromkeys(("host-signal", "host-killed"), "ended a process"),
 }
 """A text that tells of no request -> what happened."""
 
@@ -35,6 +50,7 @@ _OPERATIONS: Final = {
     "host-systemd": "unit",
     "host-ray": "task",
     "trtllm-executor": "component",
+    "program-kokkos": "array",
 }
 """A text -> what it names."""
 
@@ -118,7 +134,7 @@ class StatedFailureAnswer:
         told = f", told {counted(stated.count, 'time')}" if stated.count > 1 else ""
         version = f", version {stated.version}" if stated.version else ""
         ranks = listed(list(map(str, stated.ranks)))
-        if len(stated.ranks) > 1:
+        if len(stated.ranks) > 1 and stated.facts:
             ranks += f" (the numbers are of rank {stated.ranks[0]})"
         of = f", {'ranks' if len(stated.ranks) > 1 else 'rank'} {ranks}" if ranks else ""
         return f"Line {stated.line:,}{of}{told}{version}: {cut(stated.text)}"
@@ -141,7 +157,10 @@ class StatedFailureAnswer:
             rows.append(f"  {what:<22}{stated.op}")
         if stated.devices:
             name = "devices" if len(stated.devices) > 1 else "device"
-            rows.append(f"  {name:<22}{listed(list(map(str, stated.devices)))}")
+            of = (
+                f" (the numbers are of {stated.devices[0]})" if name == "devices" and not stated.ranks else ""
+            )
+            rows.append(f"  {name:<22}{listed(list(map(str, stated.devices)))}{of}")
         return rows
 
     def to_json(self) -> dict[str, Any]:
@@ -168,13 +187,22 @@ class StatedFailureAnswer:
 
 
 def _of_all_ranks(failures: Sequence[StatedFailure]) -> list[StatedFailureAnswer]:
-    """The failures; those of several ranks with one cause and one request once, with the numbers of the first rank."""
+    """The failures; those of several ranks or devices with one cause and one request once, with the first's numbers."""
     found: dict[tuple[object, ...], StatedFailure] = {}
     for number, each in enumerate(failures):
         cause, request = judge(each).cause, each.fact("requested")
-        key = (each.message, each.framework, cause, request) if each.ranks else (number,)
+        key: tuple[object, ...] = (each.message, each.framework, cause, request, bool(each.ranks))
+        # Without ranks in the text, what fails on the same device again is another failure.
+        if not each.ranks and not (
+            each.devices and set(each.devices).isdisjoint(_devices_of(found.get(key)))
+        ):
+            key = (number,)
         found[key] = found[key].joined(each) if key in found else each
     return list(map(StatedFailureAnswer, found.values()))
+
+
+def _devices_of(found: StatedFailure | None) -> tuple[int, ...]:
+    return () if found is None else found.devices
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,7 +14,7 @@ from typing import Final
 from bfcviz.formats import tensorflow
 from bfcviz.formats.message_tables import BY_SIGNAL, ENTRIES, HOST
 from bfcviz.formats.messages import IMPOSSIBLE, Role, StatedFailure
-from bfcviz.units import GiB, MiB, counted, format_bytes
+from bfcviz.units import GiB, MiB, counted, format_bytes, listed
 
 
 class StatedCause(StrEnum):
@@ -31,6 +31,7 @@ class StatedCause(StrEnum):
     CAPACITY = "capacity"  # full by this process
     HOST_MEMORY = "host_memory"  # system memory, not GPU memory
     NOT_LACK_OF_MEMORY = "not_lack_of_memory"  # the text names another reason
+    CONSEQUENCE = "consequence"  # another rank of the job failed or hung first
     NOT_A_FAILURE = "not_a_failure"
     UNKNOWN = "unknown"  # the numbers that decide are not in the text
 
@@ -65,11 +66,11 @@ def _judged(found: StatedFailure) -> Judgement:
     if "below_zero" in found.marks:
         below = found.facts.get("below_zero")
         amount = "" if below is None else f", {below:,} bytes below zero"
+        wrapped = ", which the text prints as a number of 2^63 or more" if "wrapped" in found.marks else ""
         return Judgement(
             StatedCause.REQUEST_EXCEEDS_DEVICE,
-            f"The size of the request is negative{amount}, which the text prints as a number of 2^63 or more: the "
-            "program computed it wrong. Most often an array has 2^31 elements or more, and a number of 32 bits "
-            "overflows.",
+            f"The size of the request is negative{amount}{wrapped}: the program computed it wrong. Most often an array "
+            "has 2^31 elements or more, and a number of 32 bits overflows.",
         )
     if {"host", *tensorflow.PINNED_POOLS} & found.marks:
         return _pinned_pool_verdict(found) or _host_memory_verdict(found)
@@ -889,6 +890,8 @@ _ON_CHIP: Final = {"vmem": "vector memory (VMEM) of a core", "smem": "scalar mem
 
 
 def _tpu_verdict(found: StatedFailure) -> Judgement:
+    if found.message == "tpu-table":
+        return _tpu_table_verdict(found)
     program, limit = found.fact("program"), found.fact("limit")
     on_chip = next((name for mark, name in _ON_CHIP.items() if mark in found.marks), "")
     if on_chip:
@@ -924,6 +927,24 @@ def _tpu_verdict(found: StatedFailure) -> Judgement:
         f"{_size(request)} were asked, {_size(free)} are free on the core: {_size(request - free)} are missing. "
         "Only this program uses it.",
         StatedCause.UNKNOWN,
+    )
+
+
+def _tpu_table_verdict(found: StatedFailure) -> Judgement:
+    """Of a table of the compiler without its first line, which says how much a core has."""
+    program, exceeded = found.fact("program"), found.fact("exceeded")
+    needs = "The program needs more" if program is None else f"The program needs {_size(program)}"
+    if exceeded is None:
+        return _undecided(
+            f"{needs}, and the compiler lists its parts, as it does when it refuses one. How much a core has stands in "
+            f"the line before, which is missing.{_largest_on_tpu(found)}",
+            StatedCause.REQUEST_EXCEEDS_DEVICE,
+        )
+    return Judgement(
+        StatedCause.REQUEST_EXCEEDS_DEVICE,
+        f"The compiler refused: {needs[0].lower()}{needs[1:]}, {_size(exceeded)} more than a core can use, whatever "
+        f"else runs.{_largest_on_tpu(found)}",
+        StatedCause.REQUEST_EXCEEDS_LIMIT,
     )
 
 
@@ -1222,6 +1243,8 @@ _CALL_TEXTS: Final = {
     "arrays no longer need.",
     "driver_call": "The driver refused memory to a call of PyTorch's: of its allocator with expandable segments, or "
     "for memory that several devices share.",
+    "turbomind": "TurboMind, the engine of LMDeploy, asked the driver for weights or for its KV cache, which takes a "
+    "share of what is free, and was refused.",
     "storage": "Torch asked the driver for the storage of a tensor, and was refused.",
 }
 """A mark of a refused call -> who asked; the first that fits."""
@@ -1487,10 +1510,53 @@ def _program_call_verdict(found: StatedFailure) -> Judgement:
         return _largest_buffer_verdict(found)
     if "no_context" in found.marks:
         return _NO_CONTEXT
+    if found.fact("requested") is not None:
+        return _stated_free_verdict(found)
     said = next((text for mark, text in _PROGRAM_CALLS.items() if mark in found.marks), "")
     return _undecided(
-        f"{said or f'{found.framework} was refused memory of the GPU.'} How much was asked, and how much was free, is "
-        "not in the text."
+        f"{said or f'{found.framework} was refused memory of the device.'} How much was asked, and how much was free, "
+        "is not in the text."
+    )
+
+
+def _hami_verdict(found: StatedFailure) -> Judgement:
+    used, limit = found.fact("total_with_request"), found.fact("limit")
+    if used is None or limit is None:
+        return Judgement(
+            StatedCause.UNKNOWN,
+            "HAMi counts that the container holds more than any device has, which cannot be: its counter is wrong, and "
+            "it refuses every request. The device refused nothing.",
+            StatedCause.CAP_BY_SETTING,
+        )
+    return Judgement(
+        StatedCause.CAP_BY_SETTING,
+        f"With this request the container would hold {_size(used)}, {_size(max(0, used - limit))} more than the "
+        f"{_size(limit)} that HAMi allows it. The device refused nothing.",
+        StatedCause.CAPACITY,
+    )
+
+
+def _kokkos_verdict(found: StatedFailure) -> Judgement:
+    if "other_error" not in found.marks:
+        return _program_call_verdict(found)
+    return Judgement(
+        StatedCause.NOT_LACK_OF_MEMORY,
+        "The driver returned another error than out of memory, as the text says, for example because the device does "
+        "not support the call.",
+    )
+
+
+def _status_limit_verdict(found: StatedFailure) -> Judgement:
+    request, limit = found.fact("requested"), found.fact("limit")
+    if request is None:
+        return Judgement(
+            StatedCause.NOT_LACK_OF_MEMORY,
+            "A service refused because a quota of requests is used up: no memory was refused.",
+        )
+    above = "" if limit is None else f", {_size(limit)}"
+    return Judgement(
+        StatedCause.NOT_LACK_OF_MEMORY,
+        f"A message of {_size(request)} is larger than gRPC allows for one{above}: no memory was refused.",
     )
 
 
@@ -1562,9 +1628,15 @@ def _host_memory_verdict(found: StatedFailure) -> Judgement:
         )
     if found.message in BY_SIGNAL or ENTRIES[found.message] in HOST:
         return _told_by_system_verdict(found)
-    request = found.fact("requested")
+    request, limit = found.fact("requested"), found.fact("limit")
     asked = found.facts.get("requested", 0)
-    if found.message == "torch-cpu" and asked >= IMPOSSIBLE:
+    if found.message == "host-program" and request is not None and limit is not None:
+        return Judgement(
+            StatedCause.REQUEST_EXCEEDS_LIMIT,
+            f"{_size(request)} of system memory in one array: the program allows at most {_size(limit)}, by a setting.",
+            StatedCause.HOST_MEMORY,
+        )
+    if found.message in {"torch-cpu", "host-program"} and asked >= IMPOSSIBLE:
         return Judgement(
             StatedCause.REQUEST_EXCEEDS_DEVICE,
             f"{_size(asked)} of system memory in one request: no system has so much. A shape or an index is wrong.",
@@ -1583,6 +1655,13 @@ def _told_by_system_verdict(found: StatedFailure) -> Judgement:
     """Of a text that says itself what it means, or only that a process was ended."""
     if found.message in BY_SIGNAL:
         code = "Exit code 137 is 128 + 9: a" if found.message == "host-exit" else "A"
+        used, total = found.fact("memory_used"), found.fact("memory_total")
+        if used is not None and total is not None and used >= _FULL * total:
+            return Judgement(
+                StatedCause.HOST_MEMORY,
+                f"{code} process was ended by SIGKILL (signal 9), and its job used {_size(used)} of the {_size(total)} "
+                "that it may have: most likely it reached this limit, which is not one of GPU memory.",
+            )
         if "timeout" in found.marks:
             return _undecided(
                 f"{code} process was ended by SIGKILL (signal 9), and the text has a `timeout` that sends it when the "
@@ -1609,8 +1688,34 @@ def _told_by_system_verdict(found: StatedFailure) -> Judgement:
     return Judgement(StatedCause.HOST_MEMORY, f"{entry.means}{numbers}")
 
 
+def _lost_rank_verdict(found: StatedFailure) -> Judgement:
+    """Of a text that tells only what other ranks saw of the one that failed."""
+    missing = sorted(set(range(max(found.ranks, default=0))) - set(found.ranks))
+    where = ""
+    if 0 < len(missing) <= len(found.ranks) // 4:
+        named = "rank " + listed(list(map(str, missing)))
+        where = f" Of the ranks below {max(found.ranks)} only {named} did not tell so: look there first."
+    return Judgement(
+        StatedCause.CONSEQUENCE,
+        f"{_lost_rank_words(found)} waited too long for another one, or lost the connection to it: a consequence. "
+        f"Which one failed or hung first, and why, is in no message that bfcviz knows.{where}",
+    )
+
+
+def _lost_rank_words(found: StatedFailure) -> str:
+    ranks = listed(list(map(str, found.ranks)))
+    return f"{'Ranks' if len(found.ranks) > 1 else 'Rank'} {ranks}" if ranks else "A rank"
+
+
 # ------------------------------------------------------------------------------
 # Refusals that are no failure, and tables.
+
+
+def _soft_lost_rank_text(found: StatedFailure) -> str:
+    told = f"{_lost_rank_words(found).lower()} waited too long for another one, or lost the connection to it"
+    if "before" in found.marks:
+        return f"{told}, and told so before the first failure above: what failed first, the text does not say"
+    return f"{told}: a consequence"
 
 
 def _soft_request_text(found: StatedFailure) -> str:
@@ -1645,6 +1750,21 @@ def _soft_table_text(found: StatedFailure) -> str:
     held = sorted(found.processes.items(), key=lambda item: -item[1])[:3]
     names = ", ".join(f"{pid}: {_size(size)}" for pid, size in held)
     return f"{_size(used)} of {_size(total)} in use{f' ({names})' if names else ''}: not a failure"
+
+
+def _soft_usage_text(found: StatedFailure) -> str:
+    used, total = found.fact("memory_used"), found.fact("memory_total")
+    sizes = " and ".join(
+        text
+        for text in (
+            "" if used is None else f"used {_size(used)}",
+            "" if total is None else f"could use {_size(total)}",
+        )
+        if text
+    )
+    near = used is not None and total is not None and used >= _FULL * total
+    what = "near its limit" if near else "not a failure"
+    return f"the job {sizes} of system memory, not GPU memory: {what}"
 
 
 def _soft_wired_text(found: StatedFailure) -> str:
@@ -1686,7 +1806,9 @@ _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
     "ollama-offload": _soft_offload_text,
     **dict.fromkeys(("torch-summary", "torch-stats"), _soft_counters_text),
     **dict.fromkeys(("nvidia-smi", "tf-device", "ggml-device"), _soft_table_text),
+    **dict.fromkeys(("usage-slurm", "usage-grid"), _soft_usage_text),
     **dict.fromkeys(("trt-tactic", "trt-skipped", "trt-memory"), _soft_tactic_text),
+    "peer-lost": _soft_lost_rank_text,
 }
 
 _SOFT_TEXTS: Final[Mapping[str, str]] = {
@@ -1694,8 +1816,13 @@ _SOFT_TEXTS: Final[Mapping[str, str]] = {
     "no request failed in this text: not a failure",
     "tf-large": "a request of {requested} of system memory is more than 10 % of it, or of what was free: a warning, "
     "not a failure",
-    "sglang-retract": "the KV cache was full, and the server put requests back and computes them again later: not a "
-    "failure, but slower",
+    **dict.fromkeys(
+        ("sglang-retract", "vllm-preempt"),
+        "the KV cache was full, and the server put requests back and goes on with them later: not a failure, but "
+        "slower",
+    ),
+    "triton-fallback": "a pool of memory that the server makes at its start is used up or was not made, and other "
+    "memory serves instead: not a failure, at most slower",
     "xla-remat": "a warning of the compiler, which could not bring the program below {limit}: not a failure, the "
     "program may still run",
     "cuda-shared": "one way to compute a kernel needs {requested} of shared memory, more than a kernel may use, and "
@@ -1734,8 +1861,13 @@ _FIXED: Final[Mapping[str, Judgement]] = {
         "free memory, or of the share of it that is set. The text does not say which, and holds no number."
     ),
     "program-resources": _undecided(
-        "Level Zero returned `out of resources`: most often memory of the device, else something that a kernel needs. "
-        "There is no number in the text."
+        "The driver returned `out of resources`: most often memory of the device, else something that a kernel needs, "
+        "or a kernel that failed. There is no number in the text."
+    ),
+    "status-exhausted": Judgement(
+        StatedCause.UNKNOWN,
+        "The status says only that something ran out: of TensorFlow, XLA and JAX it is memory, of gRPC also a quota "
+        "or a message that is too large. The text that follows it decides, and is missing.",
     ),
     "program-dispatch": _undecided(
         "device_map found too little room on the devices for the quantized model, so that a part of it would lie in "
@@ -1768,7 +1900,7 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     **dict.fromkeys(("xla-program", "xla-io", "tf-device", "tf-limit"), _bfc_verdict),
     **dict.fromkeys(("tf-host", "ollama-system"), _host_memory_verdict),
     "tf-context": _no_context_verdict,
-    **dict.fromkeys(("tpu-compile", "tpu-usage", "tpu-run", "tpu-buffer"), _tpu_verdict),
+    **dict.fromkeys(("tpu-compile", "tpu-table", "tpu-usage", "tpu-run", "tpu-buffer"), _tpu_verdict),
     "cupy": _cupy_verdict,
     **dict.fromkeys(("rmm-pool", "rmm-limit", "rmm-driver"), _rmm_verdict),
     **dict.fromkeys(("onnx-limit", "onnx-driver", "onnx-arena"), _onnx_verdict),
@@ -1793,7 +1925,10 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     **dict.fromkeys(("paddle", "program-julia", "program-theano", "program-xgboost"), _stated_free_verdict),
     **dict.fromkeys(("program-faiss", "program-warp", "program-kaldi"), _stated_free_verdict),
     **dict.fromkeys(("program-physx", "program-directml"), _stated_free_verdict),
-    "program-call": _program_call_verdict,
+    **dict.fromkeys(("program-call", "program-gaudi", "program-neuron"), _program_call_verdict),
+    "program-kokkos": _kokkos_verdict,
+    "program-hami": _hami_verdict,
+    "status-limit": _status_limit_verdict,
     "program-relion": _relion_verdict,
     "program-catboost": _catboost_verdict,
     "program-opencl": _opencl_verdict,
@@ -1801,5 +1936,6 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     **dict.fromkeys((entry.name for entry in HOST), _host_memory_verdict),
     **dict.fromkeys(("host-python", "host-program"), _host_memory_verdict),
     **dict.fromkeys(("host-library", "host-paging"), _host_memory_verdict),
+    "peer-lost": _lost_rank_verdict,
 }
 """The rule for each other text; a test holds both against the tables."""

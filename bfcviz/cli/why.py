@@ -91,9 +91,11 @@ def run(arguments: argparse.Namespace) -> int | None:
         print(json_text(_ranks_json(ranks, arguments)))
     else:
         shown = ranks.worst_heap if arguments.size else ranks.worst
-        say(*ranks.lines, "", f"{shown.name}, {shown.place.file}:", "")
-        arguments.file = str(shown.place.file)
-        _explain_file(arguments)
+        say(*ranks.lines)
+        if shown.has_failed or shown.has_heap:
+            say("", f"{shown.name}, {shown.place.file}:", "")
+            arguments.file = str(shown.place.file)
+            _explain_file(arguments)
     return status_of(ranks)
 
 

@@ -67,7 +67,7 @@ SYSTEM: Final = (
         "A call of the CUDA or HIP runtime, or of cuBLAS, cuDNN, cuFFT, cuSOLVER or NCCL, returned out of memory. In "
         "PyTorch it is one "
         "outside of its allocator: for a context, a workspace, a graph, or pinned memory. With `in function alloc` it "
-        "is ggml's pool for intermediate results. Only NCCL and Kokkos print how much they asked for.",
+        "is ggml's pool for intermediate results. Only NCCL prints how much it asked for.",
         (
             "CUDA error: out of memory",
             "CUDA driver error: out of memory",
@@ -78,6 +78,9 @@ SYSTEM: Final = (
             "cuda failed with error 2 out of memory",
             "cuMemAlloc failed: out of memory",
             "cuMemAllocPitch failed: out of memory",
+            "cuMemHostAlloc failed: out of memory",
+            "cuCtxCreate failed: out of memory",
+            "cuModuleLoadDataEx failed: out of memory",
             "error == cudaSuccess (2 vs. 0) out of memory",
             "CudaMalloc_impl.hpp({number}): error: out of memory",
             "CUresult error result=2 file=",
@@ -92,6 +95,10 @@ SYSTEM: Final = (
             "CUDA error 2: out of memory",
             "CUDA Error 2, out of memory",
             "CUDA error at {word} - out of memory",
+            "CUDA error at {word} Out of memory",
+            "CUDA error {number} in file {word} line {number}: out of memory",
+            "cudaHostAlloc failed, ret[2], out of memory",
+            "cuMemoryAllocate failed res=2",
             "Cuda error in func {word} at line {number}: out of memory",
             "CUDA: out of memory",
             "CUDA malloc failed: out of memory",
@@ -124,12 +131,8 @@ SYSTEM: Final = (
         numbers=(
             Number(
                 "requested",
-                "bytes that NCCL or Kokkos asked for",
-                (
-                    "Failed to CUDA calloc {number} bytes",
-                    "Failed to CUDA calloc async {number} bytes",
-                    "Allocation of size {size} failed, likely due to insufficient memory",
-                ),
+                "bytes that NCCL asked for",
+                ("Failed to CUDA calloc {number} bytes", "Failed to CUDA calloc async {number} bytes"),
             ),
         ),
         marks={
@@ -149,7 +152,10 @@ SYSTEM: Final = (
             "onnxruntime": "onnx",
             **dict.fromkeys(("cuda/cuda_allocator.cc", "cuda\\cuda_allocator.cc"), "onnx_pool"),
             "cumem_allocator": "cumem",
-            **dict.fromkeys((".pin_memory(", "CachingHostAllocator"), "pin_memory"),
+            **dict.fromkeys(
+                (".pin_memory(", "CachingHostAllocator", "HostAlloc failed", "Mem.HostBuffer("), "pin_memory"
+            ),
+            "[TM][ERROR]": "turbomind",
             **_CONTEXT,
             **dict.fromkeys(("NCCL WARN C", "NCCL WARN Failed to C", "Cuda failure 2 '"), "nccl"),
             **dict.fromkeys(("mxnet", "MXNet"), "mxnet"),
@@ -357,6 +363,10 @@ SYSTEM: Final = (
         ),
         "torch/distributed/elastic, deepspeed/launcher/launch.py",
         marks={"9": "host"},
+        behind=240,
+        rank=(
+            "Root Cause (first observed failure): [{skip}]: time : {word} host : {word} rank : {number} (local_rank",
+        ),
         is_weak=True,
     ),
     Message(
@@ -428,14 +438,37 @@ SYSTEM: Final = (
             "Insufficient memory (Failed to allocate {number} bytes)",
             "CPU memory allocation failed n={number}",
             "LightGBMError: Out of Host Memory",
+            "ArrowMemoryError: malloc of size {number} failed",
+            "ArrowMemoryError: realloc of size {number} failed",
+            "cannot allocate vector of size {size}",
+            'Out of memory. Type "help memory" for your options',
+            "({size}) array exceeds maximum array size preference ({size})",
+            "CPU can't allocate memory. Tried to allocate {size}",
+            "CPU OutOfMemory: could not split inputs and retry",
+            "Can't allocate [HOST] memory",
+            "Failed to allocate {number} bytes for array",
+            "ALLOCATE: {number} bytes requested; not enough memory",
+            "program executable - Out of host memory",
+            "CL_OUT_OF_HOST_MEMORY",
         ),
-        "Rust (alloc::handle_alloc_error), opencv/modules/core/src/alloc.cpp, dynet/aligned-mem-pool.h, LightGBM",
+        "Rust (alloc::handle_alloc_error), opencv/modules/core/src/alloc.cpp, dynet/aligned-mem-pool.h, LightGBM, "
+        "arrow/memory_pool.cc, R, MATLAB, OneFlow, Spark RAPIDS, ND4J, LAMMPS, NVIDIA's Fortran, TensorFlow Lite",
         numbers=(
             Number(
                 "requested",
                 "bytes of the request",
-                ("allocation of {number} bytes", "Failed to allocate {number} bytes", "failed n={number}"),
+                (
+                    "allocation of {number} bytes",
+                    "Failed to allocate {number} bytes",
+                    "failed n={number}",
+                    "alloc of size {number} failed",
+                    "vector of size {size}",
+                    "({size}) array exceeds",
+                    "Tried to allocate {size}",
+                    "ALLOCATE: {number} bytes",
+                ),
             ),
+            Number("limit", "the largest array that is allowed", ("array size preference ({size})",)),
         ),
         marks={"": "host"},
     ),
@@ -472,10 +505,16 @@ HOST: Final = (
             "was killed by signal 9",
             "terminated by signal SIGKILL",
             "code=killed, status=9/KILL",
+            "task {number}: Killed",
+            "tasks {word}: Killed",
+            "KILLED BY SIGNAL: 9 (Killed)",
+            "EXIT STRING: Killed (signal 9)",
         ),
-        "Python's subprocess, torch/multiprocessing/spawn.py, joblib, Ollama, time, shells, mpirun, gcc, Airflow, "
-        "Dask, systemd",
+        "Python's subprocess, torch/multiprocessing/spawn.py, joblib, Ollama, time, shells, Open MPI, MPICH, gcc, "
+        "Airflow, Dask, systemd, srun",
         marks={**_HOST, "signal terminated program": "compiler"},
+        behind=120,
+        rank=("process rank {number} with PID", "task {number}: Killed", "RANK {number} PID"),
         is_weak=True,
     ),
     Message(
@@ -520,15 +559,45 @@ HOST: Final = (
             "Detected {count} oom_kill event",
             "exceeded memory limit ({number} > {number}), being killed",
             "task {number}: Out Of Memory",
+            "tasks {word}: Out Of Memory",
             "OUT_OF_MEMORY (exit code",
             "OUT_OF_ME+",
+            "|OUT_OF_MEMORY|",
+            "JobState=OUT_OF_MEMORY",
         ),
-        "slurmstepd, srun, seff, sacct",
+        "slurmstepd, srun, seff, sacct, scontrol",
         numbers=(
             Number("memory_used", "what the job used", ("exceeded memory limit ({number}",), unit="K"),
             Number("memory_total", "its limit", ("> {number}), being killed",), unit="K"),
         ),
         marks=_HOST,
+        rank=("task {number}: Out Of Memory",),
+    ),
+    Message(
+        "usage-slurm",
+        "Slurm",
+        "What a job used of system memory, as Slurm sampled it, and what it asked for.",
+        ("Memory Utilized: {size}", "{start}JobID {skip}{skip}{skip}MaxRSS", "{start}JobID|"),
+        "seff, sacct",
+        role=Role.BEFORE,
+        family="host",
+        numbers=(
+            Number("memory_used", "system memory that the job used", ("Memory Utilized: {size}",)),
+            Number("memory_total", "what it asked for", ("Memory Efficiency: {skip} of {size}",)),
+        ),
+    ),
+    Message(
+        "usage-grid",
+        "Grid Engine",
+        "What a job used of address space, and the limit that it was given for it.",
+        ("maxvmem {size}",),
+        "qacct",
+        role=Role.BEFORE,
+        family="host",
+        numbers=(
+            Number("memory_used", "address space that the job used", ("maxvmem {bytes}", "maxvmem {size}")),
+            Number("memory_total", "its limit, of each slot (h_vmem)", ("h_vmem={size}",)),
+        ),
     ),
     Message(
         "host-slurm-limit",
@@ -608,6 +677,16 @@ HOST: Final = (
             Number("killed_workers", "workers that were ended", ("{count} Workers (tasks",)),
         ),
         marks=_HOST,
+    ),
+    Message(
+        "host-ray-lost",
+        "Ray",
+        "A worker of Ray ended without a word: most often because system memory, or the limit of a container, ran out; "
+        "`ray stop` and a crash of the program say the same.",
+        ("Worker unexpectedly exits with a connection error code",),
+        "ray/src/ray/raylet/node_manager.cc",
+        marks=_HOST,
+        is_weak=True,
     ),
     Message(
         "host-yarn",
@@ -726,6 +805,72 @@ HOST: Final = (
         is_weak=True,
     ),
     Message(
+        "host-nvidia",
+        "NVIDIA driver",
+        "The driver in the kernel was refused memory: most often system memory, from which it also takes tables for "
+        "the GPU; on a device that shares the memory of the system, the same memory.",
+        ("Out of memory [NV_ERR_NO_MEMORY]",),
+        "open-gpu-kernel-modules",
+        marks=_HOST,
+        is_weak=True,
+    ),
+    Message(
+        "host-java",
+        "Java",
+        "The program reached a limit of system memory that it keeps to: the heap of the virtual machine, or, with "
+        "JavaCPP, what all its memory may be. It is not GPU memory.",
+        (
+            "OutOfMemoryError: Java heap space",
+            "OutOfMemoryError: GC overhead limit exceeded",
+            "Physical memory usage is too high: physicalBytes ({size}) > maxPhysicalBytes ({size})",
+            "OutOfMemoryError: Cannot allocate new {word} totalBytes",
+        ),
+        "OpenJDK; javacpp/Pointer.java",
+        numbers=(
+            Number("memory_used", "what the process uses", ("physicalBytes ({size})",)),
+            Number("memory_total", "its limit", ("maxPhysicalBytes ({size})",)),
+        ),
+        marks=_HOST,
+    ),
+    Message(
+        "host-duckdb",
+        "DuckDB",
+        "DuckDB reached the limit of system memory that it keeps to (memory_limit, 80 % of it where nothing else is "
+        "set), or, after `bad allocation`, the system refused memory. It is not GPU memory.",
+        (
+            "Out of Memory Error: failed to allocate data of size {size}",
+            "Out of Memory Error: could not allocate block of",
+            "Out of Memory Error: failed to allocate block of",
+            "Out of Memory Error: failed to pin block of",
+        ),
+        "duckdb/src/storage/standard_buffer_manager.cpp",
+        numbers=(
+            Number(
+                "requested",
+                "bytes of the request",
+                ("data of size {size}", "block of size {size}", "block of {size}"),
+            ),
+            Number("memory_used", "in use of the limit", ("({size}/{skip} used)",)),
+            Number("memory_total", "the limit (memory_limit)", ("/{size} used)",)),
+        ),
+        marks=_HOST,
+    ),
+    Message(
+        "host-r-limit",
+        "R",
+        "R reached the limit of system memory that it keeps to. It is not GPU memory.",
+        (
+            "vector memory exhausted (limit reached?)",
+            "vector memory limit of {size} reached",
+            "Reached total allocation of {size}: see help(memory.size)",
+        ),
+        "R, src/main/memory.c",
+        numbers=(
+            Number("memory_total", "its limit", ("memory limit of {size}", "total allocation of {size}")),
+        ),
+        marks=_HOST,
+    ),
+    Message(
         "host-cpp",
         "C++",
         "A program in C++, or a library, was refused memory: most often system memory; some libraries say the same of "
@@ -741,6 +886,9 @@ HOST: Final = (
 BY_SIGNAL: Final = frozenset({"host-signal", "host-sigkill", "host-exit", "host-shell"})
 """Texts that say only that a process was ended by SIGKILL."""
 
+LEAST: Final = (frozenset({"status-exhausted", "host-nvidia", "host-ray-lost"}), BY_SIGNAL)
+"""Weak texts that count only where no other weak one stands, those that say least first."""
+
 CALLS: Final = {
     "(-217": "OpenCV",
     "[CUDA]": "LightGBM",
@@ -749,6 +897,22 @@ CALLS: Final = {
     "memory allocation of": "Rust",
     "CPU memory": "DyNet",
     "LightGBMError": "LightGBM",
+    "ArrowMemoryError": "Arrow",
+    "cannot allocate vector": "R",
+    **dict.fromkeys(("Out of memory. Type", "("), "MATLAB"),
+    "Out of memory on device": "MATLAB",
+    "Exceeded max size": "OpenVINO",
+    "Requested texture": "TensorFlow.js",
+    "Device::create_": "WebGPU",
+    "Cannot allocate": "tinygrad",
+    "bm_alloc_gmem": "Sophgo",
+    "CPU can't": "OneFlow",
+    **dict.fromkeys(("Device store", "GPU OutOfMemory", "CPU OutOfMemory"), "Spark RAPIDS"),
+    "Can't allocate [HOST]": "ND4J",
+    "ALLOCATE:": "Fortran",
+    "program executable": "TensorFlow Lite",
+    "CL_OUT_OF": "OpenCL",
+    "PI_ERROR": "oneAPI",
     "HIP": "ROCm",
     "hip": "ROCm",
     "ROCm": "ROCm",
@@ -792,6 +956,7 @@ SMI_PROCESS: Final = re.compile(
 NAMED: Final = {
     "host-systemd": re.compile(r"([\w@.:\\-]{1,80}\.(?:service|scope|slice)): (?:A process|Failed)"),
     "host-ray": re.compile(r"\(task ID: \w{1,80}, name=([^,\n]{1,80}), pid="),
+    "program-kokkos": re.compile(r"memory for label \"([^\"\n]{1,120})\""),
     "trtllm-executor": re.compile(r"component could not be created:\s{1,9}(KV cache|[\w-]{1,40})"),
 }
 """Name of an entry -> what its later lines name."""
@@ -821,6 +986,7 @@ GGML: Final = (
             "failed to allocate buffer for kv cache",
             "ggml_aligned_malloc: insufficient memory",
             "can't allocate {number} Bytes of memory on device",
+            'GGML_ASSERT: {skip}{skip}{skip}NULL && "failed to allocate buffer"',
         ),
         "ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp, ggml-sycl.cpp, ggml-metal.m; "
         "src/llama-context.cpp",
@@ -850,7 +1016,9 @@ GGML: Final = (
             *(f"allocate {name}{{number}} buffer" for name in ("CUDA", "ROCm", "Vulkan", "SYCL")),
         ),
         marks={
-            **dict.fromkeys(("cpu_buffer_type", "ggml_aligned_malloc", "allocate CPU buffer"), "host"),
+            **dict.fromkeys(
+                ("cpu_buffer_type", "ggml_aligned_malloc", "allocate CPU buffer", 'NULL && "failed'), "host"
+            ),
             "Bytes of memory on device": "sycl",
             **dict.fromkeys(("compute", "graph_reserve", "gallocr_reserve", "sched_reserve"), "compute"),
             **dict.fromkeys(("kv cache", "kv_cache"), "kv"),
@@ -1109,18 +1277,53 @@ PROGRAMS: Final = (
             "Not enough GPU memory to match {number} features",
             "Insufficient memory on accelerator",
             "out of video memory trying to allocate a rendering resource",
+            "Out of memory on device. To view more detail about available memory on the GPU",
+            "Exceeded max size of memory object allocation",
+            "Requested texture size [{word}] greater than WebGL maximum",
+            "Device::create_buffer Not enough memory left",
+            "Device::create_buffer note: label = {skip} Not enough memory left",
+            "Device::create_texture Not enough memory left",
+            "Cannot allocate {number} bytes: no memory is available",
+            "bm_alloc_gmem failed, dev_id",
+            "Device store exhausted, unable to allocate {number} bytes",
+            "GPU OutOfMemory: could not split inputs and retry",
+            "Failed to allocate {number} bytes from DEVICE [{number}] memory",
         ),
-        "onnxruntime and others (WebGPU), Blender, OptiX, Mitsuba 2, hashcat, COLMAP, LAMMPS, Unreal Engine",
+        "onnxruntime and others (WebGPU), Blender, OptiX, Mitsuba 2, hashcat, COLMAP, LAMMPS, Unreal Engine, MATLAB, "
+        "OpenVINO, TensorFlow.js, tinygrad, Sophgo, Spark RAPIDS, ND4J",
         family="program",
         numbers=(
-            Number("requested", "bytes of the buffer", ("Buffer size ({number}) exceeds",)),
-            Number("limit", "the largest buffer of this device", ("max buffer size limit ({number})",)),
+            Number(
+                "requested",
+                "bytes of the buffer",
+                (
+                    "Buffer size ({number}) exceeds",
+                    "allocation: requested {number} bytes",
+                    "Cannot allocate {number} bytes",
+                    "unable to allocate {number} bytes",
+                    "Failed to allocate {number} bytes from DEVICE",
+                    "rtMalloc fail, {skip} size:{number},",
+                ),
+            ),
+            Number("reserved", "what RMM holds", ("Total RMM allocated is {number} bytes",)),
+            Number(
+                "limit",
+                "the largest buffer of this device",
+                (
+                    "max buffer size limit ({number})",
+                    "supported by device is {number} bytes",
+                    "max alloc size is {number} bytes",
+                ),
+            ),
         ),
         marks={
             "Not enough allocatable": "counted",
             "EL0004": "cann",
             "shared host memory": "shared_host",
-            "exceeds the max buffer size": "one_buffer",
+            **dict.fromkeys(
+                ("exceeds the max buffer size", "max size of memory object", "greater than WebGL maximum"),
+                "one_buffer",
+            ),
             **_CONTEXT,
         },
         is_weak=True,
@@ -1136,6 +1339,62 @@ PROGRAMS: Final = (
         ),
         behind=120,
         device=("dev {number} space",),
+    ),
+    Message(
+        "program-hami",
+        "HAMi",
+        "HAMi, which divides a GPU between containers, refused: with this request the container would hold more than "
+        "it may. The device itself refused nothing.",
+        ("Device {number} OOM {number} / {number}",),
+        "HAMi-core, src/allocator/allocator.c",
+        numbers=(
+            Number("total_with_request", "what the container would hold", ("OOM {number} /",)),
+            Number("limit", "what it may hold", ("OOM {skip} / {number}",)),
+        ),
+        device=("Device {number} OOM",),
+    ),
+    Message(
+        "program-neuron",
+        "AWS Neuron",
+        "The runtime was refused memory of the device, for weights or for the buffers of a compiled program.",
+        (
+            "Failed to alloc DEVICE memory: {number}",
+            'status=4 message="Allocation Failure"',
+            "status=4 message=Allocation Failure",
+            "'NERR_RESOURCE' (4) The runtime was unable to allocate",
+            "Failure: NRT_RESOURCE in",
+        ),
+        "Neuron runtime (libnrt)",
+        numbers=(Number("requested", "bytes that were asked of the device", ("DEVICE memory: {number}",)),),
+    ),
+    Message(
+        "program-gaudi",
+        "Intel Gaudi",
+        "PyTorch on Gaudi was refused memory of the device.",
+        ("MODULE:PT_DEVMEM Allocation failed for size::{number}",),
+        "habana_frameworks.torch",
+        numbers=(Number("requested", "bytes of the request", ("failed for size::{number}",)),),
+    ),
+    Message(
+        "program-kokkos",
+        "Kokkos",
+        "An array was refused, in the memory that the text names: that of the device, or that of the system (Host).",
+        (
+            "Kokkos failed to allocate memory for label",
+            "Kokkos::HostSpace::allocate[ {word} {word} {number} ) FAILED",
+        ),
+        "kokkos/core/src/impl/Kokkos_SharedAlloc",
+        numbers=(
+            Number(
+                "requested",
+                "bytes of the array",
+                ("Allocation of size {size} failed", "( {number} ) FAILED"),
+            ),
+        ),
+        marks={
+            **dict.fromkeys(('MemorySpace named "Host"', "HostSpace"), "host"),
+            "because of an unknown error": "other_error",
+        },
     ),
     Message(
         "program-warp",
@@ -1205,9 +1464,10 @@ PROGRAMS: Final = (
     Message(
         "program-resources",
         "oneAPI",
-        "Level Zero returned `out of resources`: most often memory of the device, or what a kernel needs.",
-        ("UR_RESULT_ERROR_OUT_OF_RESOURCES", "PI_ERROR_OUT_OF_RESOURCES"),
-        "oneAPI, Unified Runtime",
+        "The driver returned `out of resources`: most often memory of the device, else what a kernel needs, or a "
+        "kernel that failed.",
+        ("UR_RESULT_ERROR_OUT_OF_RESOURCES", "PI_ERROR_OUT_OF_RESOURCES", "CL_OUT_OF_RESOURCES"),
+        "oneAPI, Unified Runtime; OpenCL, error -5",
         family="program",
         is_weak=True,
     ),
@@ -1222,6 +1482,41 @@ PROGRAMS: Final = (
         numbers=(
             Number("device_free", "free on the device", ("Available Free mem : {number} MB",), unit="M"),
         ),
+        is_weak=True,
+    ),
+    Message(
+        "status-limit",
+        "gRPC",
+        "A message is larger than gRPC allows for one, or a quota of requests is used up. No memory was refused.",
+        (
+            "received message larger than max ({number} vs",
+            "trying to send message larger than max ({number} vs",
+            "Sent message larger than max ({number} vs",
+            "429 RESOURCE_EXHAUSTED",
+            "RESOURCE_EXHAUSTED: Quota exceeded",
+        ),
+        "gRPC, status 8",
+        numbers=(
+            Number("requested", "bytes of the message", ("larger than max ({number} vs",)),
+            Number(
+                "limit",
+                "the most that one message may have",
+                ("larger than max ({skip} vs {number})", "({skip} vs. {number})"),
+            ),
+        ),
+    ),
+    Message(
+        "status-exhausted",
+        "Unknown program",
+        "Something ran out. TensorFlow, XLA and JAX say so of memory; gRPC also of quotas, and of messages that are "
+        "too large.",
+        (
+            "{start}RESOURCE_EXHAUSTED",
+            "Error: RESOURCE_EXHAUSTED",
+            "StatusCode.RESOURCE_EXHAUSTED",
+            "code = ResourceExhausted",
+        ),
+        "absl::StatusCode::kResourceExhausted (8)",
         is_weak=True,
     ),
     Message(
@@ -1412,10 +1707,40 @@ VLLM: Final = (
         marks={"of memory. Try": "tokens", "Prefill out": "prefill"},
     ),
     Message(
+        "vllm-preempt",
+        "vLLM",
+        "The KV cache was full while the server computed answers: it put requests back, and goes on with them later.",
+        ("mode because there is not enough KV cache space",),
+        "vllm/core/scheduler.py",
+        role=Role.SOFT,
+        family="vllm",
+        numbers=(
+            Number(
+                "preemptions",
+                "requests that were put back since the start",
+                ("preemption_cnt={number}", "cumulative_preemption={number}"),
+            ),
+        ),
+    ),
+    Message(
+        "triton-fallback",
+        "Triton Inference Server",
+        "The pool of pinned system memory, or of CUDA memory, that the server made at its start is used up or was not "
+        "made; the server takes other memory instead.",
+        (
+            "falling back to non-pinned system memory",
+            "falling back to pinned system memory",
+            "pinned memory pool will not be available",
+        ),
+        "tritonserver, core/src/pinned_memory_manager.cc, backend/src/backend_memory.cc",
+        role=Role.SOFT,
+        numbers=(Number("requested", "bytes of the buffer", ("memory with byte size {number}",)),),
+        behind=200,
+    ),
+    Message(
         "sglang-retract",
         "SGLang",
-        "The KV cache was full while the server computed answers: it put requests back into the queue, and computes "
-        "them later.",
+        "The KV cache was full while the server computed answers: it put requests back, and goes on with them later.",
         ("Decode out of memory happened. #retracted_reqs", "KV cache pool is full. Retract requests"),
         "sglang/srt/managers/scheduler.py",
         role=Role.SOFT,
@@ -1477,6 +1802,37 @@ VLLM: Final = (
 
 
 # ------------------------------------------------------------------------------
+# What the other ranks of a job print when one of them ends or hangs.
+
+PEERS: Final = (
+    Message(
+        "peer-lost",
+        "Distributed job",
+        "A rank waited too long for another one, or the connection to it broke: most often that one failed or hung "
+        "before; a fault of the network says the same. It is no lack of memory of the rank that tells it.",
+        (
+            "Watchdog caught collective operation timeout",
+            "pair.cc:{number}] Connection closed by peer",
+            "pair.cc:{number}] Read error {word}: Connection reset by peer",
+            "pair.cc:{number}] Write error {word}: Broken pipe",
+            "Timed out waiting {number}ms for recv operation to complete",
+            "remote process exited or there was a network error",
+            "ncclRemoteError",
+            "socketProgress: Connection closed by remote peer",
+            "> failed : Connection reset by peer",
+            "Horovod has been shut down",
+            "This most likely indicates that another task died",
+        ),
+        "torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp; gloo/transport/tcp/pair.cc; nccl/src/misc/socket.cc; "
+        "Horovod",
+        role=Role.CONSEQUENCE,
+        behind=20,
+        rank=("[Rank {number}] Watchdog",),
+    ),
+)
+
+
+# ------------------------------------------------------------------------------
 # The table, and the page made from it.
 
 TABLES: Final[tuple[Message, ...]] = (
@@ -1491,6 +1847,7 @@ TABLES: Final[tuple[Message, ...]] = (
     *GGML,
     *PROGRAMS,
     *VLLM,
+    *PEERS,
 )
 """Of two texts that begin at one place, the longer counts, of two of one length the first."""
 

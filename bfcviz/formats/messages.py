@@ -53,8 +53,8 @@ TERMINAL_CODE: Final = re.compile(
 )
 """What sets colours and moves the cursor of a terminal."""
 
-BOLD_NUMBER: Final = re.compile(r"(?<![\w)])\*\*(\d[^*\n]{0,40})\*\*(?!\w)")
-"""A number that people print bold, as Markdown has it: `**2.25GiB**`."""
+BOLD_NUMBER: Final = re.compile(r"\*\*(?<![\w)]\*\*)(\d[^*\n]{0,40})\*\*(?!\w)")
+"""A number that people print bold, as Markdown has it: `**2.25GiB**`. Its plain beginning is found fast."""
 
 
 # ------------------------------------------------------------------------------
@@ -73,6 +73,7 @@ class Role(StrEnum):
         "before"  # numbers that belong to the failures after it, such as those of the driver at the start
     )
     AFTER = "after"  # numbers that belong to the failure before it, such as the table of a program
+    CONSEQUENCE = "consequence"  # another process of the job was late or gone: that one failed first
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ class Message:
         versions: words in the text -> the versions that print them; the first that fits.
         behind: characters before the beginning that belong to it, too.
         device: templates of the number of the device that refused; the first that fits counts.
+        rank: templates of the rank that it tells of, where that is not the one whose line it is.
         is_weak: it says least: read only where no other text tells of a failure.
         is_alone: no word in small letters follows its beginning: with one it is a sentence of a person.
         within: of `RETRY`: lines from the end of the failure up to it; 0: any number.
@@ -134,6 +136,7 @@ class Message:
     versions: Mapping[str, str] = field(default_factory=dict)
     behind: int = 0
     device: tuple[str, ...] = ()
+    rank: tuple[str, ...] = ()
     is_weak: bool = False
     is_alone: bool = False
     within: int = 0
@@ -157,6 +160,11 @@ class Message:
     def device_patterns(self) -> tuple[re.Pattern[str], ...]:
         """Find the number of its device."""
         return tuple(template(text, re.IGNORECASE) for text in self.device)
+
+    @cached_property
+    def rank_patterns(self) -> tuple[re.Pattern[str], ...]:
+        """Find the rank that it tells of."""
+        return tuple(template(text, re.IGNORECASE) for text in self.rank)
 
 
 # ------------------------------------------------------------------------------

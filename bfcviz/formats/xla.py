@@ -151,7 +151,7 @@ _TPU_SOURCE: Final = "libtpu (closed); openxla.org, error codes E1000 and E1001"
 MESSAGES: Final = (
     Message(
         "xla-bytes",
-        "JAX",
+        "XLA",
         "A request of a program failed. It is often the whole temporary block of the program.",
         (
             "RESOURCE_EXHAUSTED: Out of memory allocating",
@@ -267,6 +267,24 @@ MESSAGES: Final = (
         },
     ),
     Message(
+        "tpu-table",
+        "JAX TPU",
+        "What the compiler lists of a program that it refused. The line before it, with what a core has, is missing.",
+        ("Total hbm usage >= {size}",),
+        _TPU_SOURCE,
+        numbers=(
+            Number("program", "what the program needs", ("program {size}",)),
+            Number("exceeded", "how much too much", ("capacity by {size}",)),
+            Number("total_usage", "program, arguments and reserved memory", ("usage >= {size}",)),
+            Number("system_reserved", "reserved by the system", ("reserved {size}",)),
+            Number("arguments", "inputs of the program", ("arguments {size}",)),
+            Number("largest_buffer", "the largest buffer of the program", ("1. Size: {size}",)),
+        ),
+        marks={"hbm": "hbm"},
+        behind=60,
+        is_weak=True,
+    ),
+    Message(
         "tpu-usage",
         "JAX TPU",
         "The compiler refused the program: the two kinds of cores together need more than the memory has.",
@@ -323,7 +341,10 @@ MESSAGES: Final = (
 
 LARGEST_BUFFER: Final = {
     "xla-program": re.compile(r"\bBuffer\s{1,9}1:(?:(?!={4}|\bBuffer\s{1,9}2:).){1,2000}", re.DOTALL),
-    "tpu-compile": re.compile(r"\b1\.\s{1,9}Size:(?:(?!={4}|\b2\.\s{1,9}Size:).){1,2000}", re.DOTALL),
+    **dict.fromkeys(
+        ("tpu-compile", "tpu-table"),
+        re.compile(r"\b1\.\s{1,9}Size:(?:(?!={4}|\b2\.\s{1,9}Size:).){1,2000}", re.DOTALL),
+    ),
 }
 """The first buffer of a program's table, by the text that has it: they stand by size, the largest first."""
 
@@ -341,9 +362,13 @@ JAX_WORDS: Final = (
     "BufferAssignment",
     "external/xla/",
     "external/tsl/",
-    "RESOURCE_EXHAUSTED: Out of",
+    "XlaRuntimeError",
+    "JaxRuntimeError",
 )
 """Words of a log that only JAX, or XLA without TensorFlow, writes."""
+
+XLA_ERROR: Final = "RESOURCE_EXHAUSTED: Out of"
+"""How an error of XLA begins, in whatever client of it; TensorFlow's own are spelled in another way."""
 
 TORCH_WORDS: Final = (
     "torch_xla",

@@ -8,14 +8,14 @@ agree.
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bfcviz.errors import FileError
+from bfcviz.errors import FileError, NoMessage
 from bfcviz.formats import message_tables, tensorflow, torch, xla
 from bfcviz.formats.message_tables import ENTRIES, TABLES
 from bfcviz.formats.messages import BOLD_NUMBER, IMPOSSIBLE, TERMINAL_CODE, Message, Role, StatedFailure
@@ -171,17 +171,37 @@ class _Statement:
         return self.entry.is_weak or self.is_named
 
 
-def _message_search_words() -> dict[str, list[tuple[int, int, Message]]]:
-    """The longest word of each beginning in small letters, which a text must hold, and what begins with it."""
-    found: dict[str, list[tuple[int, int, Message]]] = {}
-    for order, entry in enumerate(TABLES):
-        for variant, begins in enumerate(entry.begins):
-            words = [part for word in begins.split() for part in _PLACE.split(word)]
-            found.setdefault(max(words, key=len).lower(), []).append((order, variant, entry))
-    return found
+_SPACES_FOR_DIGITS: Final = bytes.maketrans(b"0123456789", b" " * 10)
+_PLAIN: Final = re.compile("[!-/:-~]+")
 
 
-_NEEDLES: Final = _message_search_words()
+class _WordSearch:
+    """Finds which of many texts can be in a long one, by their words, much faster than by a search for each.
+
+    A log has few different words if digits separate them: they are looked at instead of all.
+
+    Args:
+        texts: for each, what stands in it between its variable parts; in any case.
+    """
+
+    def __init__(self, texts: Iterable[Iterable[str]]) -> None:
+        self._needs = [frozenset(_PLAIN.findall(" ".join(parts).lower())) for parts in texts]
+        self._words = frozenset[str]().union(*self._needs)
+
+    def possible(self, small: str) -> list[int]:
+        """Numbers of the texts of which all words are in this one, which is in small letters."""
+        words = set(small.encode("latin-1", "replace").translate(_SPACES_FOR_DIGITS).split())
+        different = b"\n".join(words).decode("latin-1")
+        there = {word for word in self._words if word in different}
+        return [number for number, needs in enumerate(self._needs) if needs <= there]
+
+
+_BEGINNINGS: Final = [
+    (order, variant, entry) for order, entry in enumerate(TABLES) for variant in range(len(entry.begins))
+]
+_BEGINNING_SEARCH: Final = _WordSearch(
+    _PLACE.split(entry.begins[variant]) for _, variant, entry in _BEGINNINGS
+)
 
 
 class _MessageReader:
@@ -193,6 +213,8 @@ class _MessageReader:
         self._ended = 0  # where the beginning of the last message ends; below 0: before the buffer
         self._line = 1  # of the file, where the buffer begins
         self._statements: list[_Statement] = []
+        self._lost: dict[int | None, _Statement] = {}  # rank -> its first text that another was late or gone
+        self._labels: set[str] = set()  # that srun puts before the lines of a rank
         self._left_out = 0
         self._hints = hints_of(name)
 
@@ -206,7 +228,27 @@ class _MessageReader:
         """What the whole text tells."""
         self._read(len(self._buffer))
         failures, soft = _failures_of_statements(self._statements, self._hints)
+        lost = _failure_of_lost_ranks(list(self._lost.values()), failures)
+        (soft if failures else failures).extend(lost)
         return StatedFailures(failures, soft, self._left_out)
+
+    def _rank_of_line(self, found: _Beginning, buffer: str) -> int | None:
+        """The rank that a line names: in its message, before it, or as the label that `srun --label` puts there.
+
+        A label counts where more lines have it. None where the line names none.
+        """
+        start = buffer.rfind("\n", 0, found.start) + 1
+        before = _rank_before(buffer[max(start, found.start - _WIDEST) : found.start])
+        message = buffer[max(start, found.start - found.entry.behind) : found.stop]
+        rank = _named_number(found.entry.rank_patterns, message, before)
+        label = None if rank is not None else _LABEL.match(buffer, start, found.start)
+        if label is None:
+            return rank
+        if label[0] not in self._labels:
+            if buffer.count(f"\n{label[0]}") < _LEAST_LABELS:
+                return None
+            self._labels.add(label[0])
+        return int(label[1])
 
     def _read(self, stop: int) -> None:
         buffer = self._buffer
@@ -223,8 +265,17 @@ class _MessageReader:
                 continue
             first = max(previous, each.start - each.entry.behind, 0) if each.entry.behind else each.start
             last = min(strong[after], each.start + _REACH)
+            rank = self._rank_of_line(each, buffer)
+            if each.entry.role is Role.CONSEQUENCE and rank in self._lost:
+                previous = each.stop
+                continue
             line = self._line + buffer.count("\n", 0, each.start)
-            read = _message_statement(each, buffer, first, last, line)
+            read = _message_statement(each, buffer, range(first, last), line, rank)
+            if each.entry.role is Role.CONSEQUENCE:
+                if not read.is_quoted:
+                    self._lost[rank] = read
+                previous = each.stop
+                continue
             if self._statements and each.start - self._ended <= _WIDEST:
                 read.is_part = _is_part(self._statements[-1], read, buffer[self._ended : each.start])
             self._statements.append(read)
@@ -238,16 +289,12 @@ class _MessageReader:
 def _message_beginnings(text: str, start: int) -> list[_Beginning]:
     """Where messages begin, from `start` on, without overlaps; those in the case of the table count first."""
     small = text.replace("\u0130", "I").lower()  # the only letter that has more than one small one
-    found = []
-    for needle, entries in _NEEDLES.items():
-        if small.find(needle, start) < 0:
-            continue
-        for order, variant, entry in entries:
-            found += [
-                _Beginning(match.start(), match.end(), order, variant, entry)
-                for match in entry.small_patterns[variant].finditer(small, start)
-                if _is_in_place(entry.place, text, match)
-            ]
+    found = [
+        _Beginning(match.start(), match.end(), order, variant, entry)
+        for order, variant, entry in map(_BEGINNINGS.__getitem__, _BEGINNING_SEARCH.possible(small))
+        for match in entry.small_patterns[variant].finditer(small, start)
+        if _is_in_place(entry.place, text, match)
+    ]
     exact = [each for each in found if each.entry.patterns[each.variant].match(text, each.start)]
     kept = _without_overlaps(exact, [])
     # In other letters than the table's it may be a message where its number follows, or if it is weak.
@@ -325,6 +372,8 @@ _HINTS: Final = {
     "llama.cpp": "llamacpp",
     "llamacpp": "llamacpp",
     "ollama": "ollama",
+    "whisper_": "whispercpp",
+    "ggml_extend.hpp": "sdcpp",
     "variables_initializer": "initializer",
     "[[node: ": "tensorflow_1",
     ".backward(": "training",
@@ -363,9 +412,11 @@ _CLIENTS: Final = {
 }
 """A client of XLA -> the words that only it writes."""
 
+_HINT_WORDS: Final = [*_HINTS.items(), *((word, hint) for hint, words in _CLIENTS.items() for word in words)]
+_HINT_SEARCH: Final = _WordSearch((word,) for word, _ in _HINT_WORDS)
 
 _TENSORFLOW_1: Final = re.compile(
-    r"\b201(?:[5-8]-\d\d|9-0[1-8])-\d\d \d\d:\d\d:\d\d\.\d{1,6}: [IWEF] \.?[/\\]?tensorflow[/\\]"
+    r"201(?<=\b201)(?:[5-8]-\d\d|9-0[1-8])-\d\d \d\d:\d\d:\d\d\.\d{1,6}: [IWEF] \.?[/\\]?tensorflow[/\\]"
 )
 """A line of a log from before TensorFlow 2.0, which is of September 2019."""
 
@@ -373,13 +424,14 @@ _TENSORFLOW_1: Final = re.compile(
 def hints_of(text: str) -> set[str]:
     """What the words of a text say of the program: which one it is, where it runs."""
     lower = text.lower()
-    found = {hint for word, hint in _HINTS.items() if word in lower}
+    possible = map(_HINT_WORDS.__getitem__, _HINT_SEARCH.possible(lower))
+    found = {hint for word, hint in possible if word in (text if hint in _CLIENTS else lower)}
     if "alloc_conf" in lower:
         for match in torch.SET.finditer(text):
             found |= {mark for word, mark in torch.SET_MARKS.items() if word in match[1]}
     if _TENSORFLOW_1.search(text):
         found.add("tensorflow_1")
-    return found | {hint for hint, words in _CLIENTS.items() if any(word in text for word in words)}
+    return found
 
 
 # ------------------------------------------------------------------------------
@@ -404,14 +456,22 @@ _RAISED: Final = re.compile(r"\braise\s{1,9}[\w.]{1,80}\(\s{0,9}[frFR]{0,2}[\"']
 
 _RANK: Final = (
     re.compile(r"\brank[ _-]?(\d{1,5})\b\]?:", re.IGNORECASE),
-    re.compile(r"\[\d{1,5},(\d{1,5})\]<std(?:err|out)>"),
+    re.compile(r"\[(?:\d{1,5},)?(\d{1,5})\]<std(?:err|out)>"),
     re.compile(r"\[default(\d{1,5})\]:"),
 )
-"""The rank before a line: as PyTorch and launchers put it, as mpirun does, and as torchrun does: that of its node."""
+"""The rank before a line: as PyTorch and launchers put it, as mpirun and Horovod do, and as torchrun does: that of its
+node."""
+
+_LABEL: Final = re.compile(r"[ \t]{0,6}(\d{1,5}): ")
+_LEAST_LABELS: Final = 3
+"""Lines with the same number before them: `grep -n` and lists count each once."""
 
 
-def _message_statement(found: _Beginning, buffer: str, first: int, last: int, line: int) -> _Statement:
-    entry = found.entry
+def _message_statement(
+    found: _Beginning, buffer: str, around: range, line: int, rank: int | None
+) -> _Statement:
+    """A message, from the part of the buffer that may belong to it."""
+    entry, first, last = found.entry, around.start, around.stop
     window = buffer[first:last].replace("\\n", "\n")  # a notebook and JSON logs hold escapes
     lines = window.split("\n")
     cleaned = [lines[0], *(part[_end_of_message_prefix(part) :] for part in lines[1:])]
@@ -429,11 +489,13 @@ def _message_statement(found: _Beginning, buffer: str, first: int, last: int, li
         {mark for word, mark in entry.marks.items() if letters(word) in near},
         next((version for word, version in entry.versions.items() if letters(word) in near), ""),
         framework=entry.framework,
-        rank=_rank_before(before),
-        device=_device_of_message(entry, flat),
+        rank=_named_number(entry.rank_patterns, flat, rank),
+        device=_named_number(entry.device_patterns, flat),
         is_raised=_RAISED.search(before) is not None,
     )
     _take_message_details(statement, buffer[found.start : min(last, found.start + _WIDEST)], flat)
+    if entry.name == "usage-slurm":
+        _take_job_table(statement, buffer[found.start : found.start + _REACH].split("\n"))
     _take_mention(statement, found, buffer)
     return statement
 
@@ -447,14 +509,16 @@ def _is_part(before: _Statement, each: _Statement, between: str) -> bool:
 
 def _rank_before(text: str) -> int | None:
     """The rank that the beginning of a line names; None where it names none."""
+    if ":" not in text and ">" not in text:  # found much faster
+        return None
     return next((int(match[1]) for pattern in _RANK if (match := pattern.search(text))), None)
 
 
-def _device_of_message(entry: Message, flat: str) -> int | None:
-    """The number of the device that a message names; None where it names none."""
-    found = (match for pattern in entry.device_patterns if (match := pattern.search(flat)))
+def _named_number(patterns: Iterable[re.Pattern[str]], flat: str, other: int | None = None) -> int | None:
+    """The number of the device or rank that a message names; `other` where it names none."""
+    found = (match for pattern in patterns if (match := pattern.search(flat)))
     number = next((match[1] for match in found), "")
-    return int(number) if number.isdecimal() else None
+    return int(number) if number.isdecimal() else other
 
 
 def _end_of_message_prefix(line: str) -> int:
@@ -492,10 +556,11 @@ def _take_message_details(statement: _Statement, begins: str, flat: str) -> None
         statement.op = "" if named is None else named[1]
     elif name in xla.LARGEST_BUFFER:
         _take_largest_buffer(statement, xla.LARGEST_BUFFER[name].search(flat))
-    elif name in {"cuda-call", "program-call", "host-program"}:
+    elif name in {"cuda-call", "program-call", "program-resources", "host-program"}:
         words = begins[:_LONGEST_CALL]
         statement.framework = next(
-            (message_tables.CALLS[word] for word in message_tables.CALLS if words.startswith(word)), "CUDA"
+            (message_tables.CALLS[word] for word in message_tables.CALLS if words.startswith(word)),
+            "CUDA" if name == "cuda-call" else statement.framework,
         )
 
 
@@ -584,6 +649,7 @@ def _take_nvidia_smi_table(statement: _Statement, flat: str) -> None:
     devices = [
         (int(total) - int(used), int(used), int(total))
         for used, total in message_tables.SMI_DEVICE.findall(flat)
+        if int(used) <= int(total)  # HAMi's counter can fall below zero
     ]
     if len(devices) > 1:
         statement.marks.add("several_devices")
@@ -596,6 +662,36 @@ def _take_nvidia_smi_table(statement: _Statement, flat: str) -> None:
     for process in message_tables.SMI_PROCESS.finditer(flat):
         statement.processes[int(process["pid"])] = int(process["used"]) << 20
 
+
+def _take_job_table(statement: _Statement, lines: Sequence[str]) -> None:
+    """What the columns of `sacct` say: the most that a step used, and what the job asked for."""
+    rows = [_job_table_cells(line, lines[1] if len(lines) > 1 else "") for line in lines[:_LONGEST_JOB_TABLE]]
+    for name, column in (("memory_used", "MaxRSS"), ("memory_total", "ReqMem")):
+        if column in rows[0]:
+            at = rows[0].index(column)
+            cells = [row[at].removesuffix("n") for row in rows[1:] if len(row) > at]  # 16Gn: of a node
+            sizes = [size for cell in cells if (size := stated_size(cell)) is not None and size.value]
+            if sizes:
+                statement.facts[name] = max(sizes, key=lambda size: size.value)
+
+
+_LONGEST_JOB_TABLE: Final = 40
+
+
+def _job_table_cells(line: str, dashes: str) -> list[str]:
+    """The cells of a row, which `|` separates, or which stand below the dashes of its columns."""
+    if "|" in line:
+        return [cell.strip() for cell in line.split("|")]
+    cells = list(_JOB_TABLE_CELL.finditer(line))
+    spans = [dash.span() for dash in _DASHES.finditer(dashes)]
+    return [
+        next((each[0] for each in cells if each.start() < end and start < each.end()), "")
+        for start, end in spans
+    ]
+
+
+_DASHES: Final = re.compile(r"-{2,64}")
+_JOB_TABLE_CELL: Final = re.compile(r"[^\s]{1,200}")
 
 _TAKERS: Final[Mapping[str, Callable[[_Statement, str], None]]] = {
     "tf-tensor": _take_failed_tensor,
@@ -865,7 +961,13 @@ def _failures_of_statements(
                 break
     found += _failures_of_lone_numbers(rest)
     if all(join.is_soft for join in found):
-        found += _failure_of_weak_texts(weak or named, found)
+        told = _failure_of_weak_texts(weak or named, found)
+        if told and told[0].first.entry.family == "host":  # what the job used says why it was ended
+            used = [join for join in found if join.first.entry.name.startswith("usage-")]
+            for join in used:
+                told[0].fill(join.first)
+            found = [join for join in found if join not in used]
+        found += told
     elif all(join.is_soft or join.first.entry.name == "host-numpy" for join in found):  # the GPU is another
         calls = [each for each in weak if each.entry.name == "cuda-call"]
         found = sorted([*found, *_failure_of_weak_texts(calls, found)], key=lambda join: join.first.line)
@@ -881,7 +983,8 @@ def _failure_of_weak_texts(weak: list[_Statement], soft: list[_Joined]) -> list[
     ]
     left = [each for each in weak if not any(each.line in lines for lines in passed)]
     left = [each for each in left if each.entry.role is not Role.SOFT] or left
-    left = [each for each in left if each.entry.name not in message_tables.BY_SIGNAL] or left
+    for names in message_tables.LEAST:
+        left = [each for each in left if each.entry.name not in names] or left
     found = [_begun_failure(each, is_soft=each.entry.role is Role.SOFT) for each in left[:1]]
     for each in left[1:]:
         # A refusal of the GPU stays one, whatever the program then says of system memory.
@@ -986,6 +1089,30 @@ def _add_repeated_message(join: _Joined, each: _Statement) -> None:
     join.told[key] = join.told.get(key, 0) + 1
 
 
+def _failure_of_lost_ranks(
+    lost: Sequence[_Statement], failures: Sequence[StatedFailure]
+) -> list[StatedFailure]:
+    """One failure of all ranks that tell only that another was late or gone; none where each failed itself."""
+    failed = {rank for each in failures for rank in each.ranks}
+    rest = [each for each in lost if each.rank is None or each.rank not in failed]
+    if not rest:
+        return []
+    first = min(rest, key=lambda each: each.line)
+    # The system and launchers tell late that a process was ended.
+    own = [each.line for each in failures if "host" not in each.marks]
+    return [
+        StatedFailure(
+            message=first.entry.name,
+            framework=first.entry.framework,
+            marks=frozenset({"before"} if own and first.line < min(own) else ()),
+            ranks=tuple(sorted(each.rank for each in rest if each.rank is not None)),
+            line=first.line,
+            count=len(rest),
+            text=first.text,
+        )
+    ]
+
+
 def _failures_of_lone_numbers(rest: list[_Statement]) -> list[_Joined]:
     """Numbers without the failure that they belong to."""
     refused = [each for each in rest if each.entry.name == "tf-refused"]
@@ -1005,7 +1132,7 @@ def _failures_of_lone_numbers(rest: list[_Statement]) -> list[_Joined]:
     for each in others:
         if found:
             found[-1].fill(each)
-        elif each.entry.name != "tf-limit":
+        elif each.entry.name != "tf-limit" and (each.facts or "table" in each.marks):
             found.append(_begun_failure(each, is_soft=True))
     return found
 
@@ -1024,6 +1151,8 @@ def _stated_failure(join: _Joined, hints: set[str]) -> StatedFailure:
     false = {"false_figures"} if any(name not in kept for name in facts if name != "limit") else set()
     asked = facts.get("requested")
     if asked is not None and _FIRST_NEGATIVE <= asked.value <= 2 * _FIRST_NEGATIVE:
+        false |= {"below_zero", "wrapped"}
+    elif asked is not None and asked.value < 0:
         false.add("below_zero")
     framework = _framework_of_message(join.first, hints)
     is_jax = framework.startswith("JAX")
@@ -1032,7 +1161,7 @@ def _stated_failure(join: _Joined, hints: set[str]) -> StatedFailure:
     slack = {name: size.slack for name, size in kept.items() if size.slack}
     values = {name: size.value for name, size in kept.items()}
     if asked is not None and "below_zero" in false and not asked.slack:
-        values["below_zero"] = 2 * _FIRST_NEGATIVE - asked.value
+        values["below_zero"] = 2 * _FIRST_NEGATIVE - asked.value if "wrapped" in false else -asked.value
     if join.processes and join.first.entry.name in {"torch-cuda", "torch-cut"} and "process_in_use" in values:
         values["other_processes"] = sum(join.processes.values())
     return StatedFailure(
@@ -1098,17 +1227,19 @@ def _driver_sizes(facts: Mapping[str, StatedSize]) -> dict[str, StatedSize]:
 
 
 def _framework_of_message(first: _Statement, hints: set[str]) -> str:
-    """Whose text it is: the BFC allocator is that of TensorFlow and of JAX."""
-    if first.entry.family == "bfc":
-        if "reactant" in hints:
-            return "Reactant"
-        if "exla" in hints:
-            return "EXLA"
-        is_xla = "jax" in hints or first.entry.name.startswith("xla-")
-        return "JAX" if is_xla and "tensorflow" not in hints else "TensorFlow"
-    if first.entry.family == "tpu":
-        return next((name for hint, name in xla.TPU_CLIENTS.items() if hint in hints), first.framework)
-    return _framework_of_call(first)
+    """Whose text it is: several programs are clients of one allocator."""
+    clients = _CLIENTS_OF_FAMILY.get(first.entry.family or "")
+    if clients is None:
+        return _framework_of_call(first)
+    return next((name for hint, name in clients.items() if hint in hints), first.framework)
+
+
+_CLIENTS_OF_FAMILY: Final[Mapping[str, Mapping[str, str]]] = {
+    "bfc": {"reactant": "Reactant", "exla": "EXLA", "tensorflow": "TensorFlow", "jax": "JAX"},
+    "tpu": xla.TPU_CLIENTS,
+    "ggml": {"llamacpp": "llama.cpp", "whispercpp": "whisper.cpp", "sdcpp": "stable-diffusion.cpp"},
+}
+"""A family of texts -> what the words of a text say -> whose it is; the first that fits."""
 
 
 def _framework_of_call(first: _Statement) -> str:
@@ -1127,7 +1258,13 @@ def _framework_of_call(first: _Statement) -> str:
     return first.framework
 
 
-_CALLERS: Final = {"jax": "JAX", "cupy": "CuPy", "cumem": "vLLM", "onnx": "ONNX Runtime"}
+_CALLERS: Final = {
+    "jax": "JAX",
+    "cupy": "CuPy",
+    "cumem": "vLLM",
+    "onnx": "ONNX Runtime",
+    "turbomind": "LMDeploy",
+}
 """A mark of a refused call -> whose it is."""
 
 
@@ -1184,7 +1321,9 @@ def holds_more_than_messages(pieces: Iterable[bytes]) -> bool:
     return False
 
 
-_MEMORY_WORDS: Final = re.compile(rb"(?i)memory|\bOOM|\bkilled\b|\bSIGKILL\b|\bbad_alloc\b|\b137\b")
+_MEMORY_WORDS: Final = re.compile(
+    rb"(?i)memory|\bOOM|\bkilled\b|\bSIGKILL\b|\bbad_alloc\b|\b(?:code|status)\W{1,4}137\b"
+)
 
 
 def _words_of_memory(path: Path) -> str:
@@ -1196,6 +1335,16 @@ def _words_of_memory(path: Path) -> str:
             return f" (line {line:,} may be about memory, but holds no failure that bfcviz knows: give more lines)"
         breaks += piece.count(b"\n")
     return ""
+
+
+def last_line(path: Path) -> str:
+    """The last line of a text file that has letters or digits, as far as it is shown; "" where it has none."""
+    tail = b""
+    for piece in ContentPieces(path, UNPACKED_TEXT):
+        tail = (tail + piece)[-_REACH:]
+    lines = TERMINAL_CODE.sub("", tail.decode("utf-8", "replace")).splitlines()
+    last = next((line for line in reversed(lines) if any(map(str.isalnum, line))), "")
+    return " ".join(last.split())[:_WIDEST]
 
 
 _LARGEST_PASTE: Final = 1 << 23
@@ -1232,7 +1381,8 @@ def read_message_file(path: Path) -> StatedFailures | None:
     A heap of which many chunk lines are missing is none: then the other lines decide.
 
     Raises:
-        FileError: the file cannot be read, or is a text that tells nothing and has no other format.
+        NoMessage: it is a text that tells nothing and has no other format.
+        FileError: the file cannot be read.
     """
     if not is_plain_text(path):
         return None
@@ -1249,7 +1399,7 @@ def read_message_file(path: Path) -> StatedFailures | None:
     try:
         detect_format(path)
     except FileError:
-        raise FileError(
+        raise NoMessage(
             path,
             "",
             f"this is a text file without an out-of-memory message, which `why` reads, too{_words_of_memory(path)}; "

@@ -45,7 +45,8 @@ def rank_files(sources: Sequence[Source]) -> RankFiles | None:
     """The files that these words name, if they name several; None: they name one file, or nothing.
 
     A file that is named, or that a pattern matches, counts whatever it holds. Of a folder those count that have a
-    format that bfcviz reads, those with the same ending, which are damaged, and logs with an out-of-memory message.
+    format that bfcviz reads, those with the same ending, which are damaged, logs with an out-of-memory message, and
+    logs without one whose names differ from those only in numbers.
 
     Args:
         sources: paths of files and folders, patterns such as `snapshots/*.pickle`, and URLs of these, of which only
@@ -111,15 +112,18 @@ def _in_folder(folder: Path) -> tuple[list[Path], int]:
         return [], 0
     readable: list[Path] = []
     texts: list[Path] = []
-    unreadable: list[Path] = []
+    others: list[Path] = []
     for path in _walk_rank_folder(folder):
         if path.is_dir() or _is_readable_rank_file(path):
             readable.append(path)
         else:
-            (texts if _rank_file_tells_failure(path) else unreadable).append(path)
+            (texts if _rank_file_tells_failure(path) else others).append(path)
     endings = {_rank_file_ending(path) for path in readable if path.is_file()}
-    damaged = [path for path in unreadable if _rank_file_ending(path) in endings]
-    return sorted([*readable, *texts, *damaged], key=folder_order), len(unreadable) - len(damaged)
+    names = {_NUMBER.sub("0", str(path)) for path in texts}
+    more = [
+        path for path in others if _rank_file_ending(path) in endings or _NUMBER.sub("0", str(path)) in names
+    ]
+    return sorted([*readable, *texts, *more], key=folder_order), len(others) - len(more)
 
 
 def _walk_rank_folder(folder: Path) -> Iterator[Path]:
@@ -191,9 +195,9 @@ _HOST: Final = re.compile(
     r"(?<![A-Za-z])((?:node|host|nid)[-_]?[A-Za-z0-9]+?)(?=[-_.]|rank|$)", re.IGNORECASE
 )
 _TIME: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)_\d\d_\d\d_\d\d_\d\d"
-_HOST_FIRST: Final = re.compile(rf"([A-Za-z][\w.-]*?)[_.-](?:\d{{3,8}}|{_TIME})")
+_HOST_FIRST: Final = re.compile(rf"(?!slurm-)([A-Za-z][\w.-]*?)[_.-](?:\d{{3,8}}|{_TIME})")
 """A host before the number of a process, or before a time as in PyTorch's documents (`"%b_%d_%H_%M_%S"`).
-A word that all files have is the name of the program."""
+A word that all files have is the name of the program; Slurm names the output of a job `slurm-4711.out`."""
 
 _ENDINGS: Final = re.compile(
     r"(?:\.(?:gz|pickle|pkl|pt|log|txt|out|err|json|csv|parquet|bfc|pb|prof|xplane|memory_dump|bin))+$",
@@ -209,6 +213,7 @@ def _ranks_by_file_names(paths: Sequence[Path | str]) -> list[RankPlace]:
     texts = _rank_path_texts(paths)
     found = [_rank_place_of_path(path, text) for path, text in zip(paths, texts, strict=True)]
     hosts = [match[1] if (match := _HOST_FIRST.fullmatch(Path(text).name)) else "" for text in texts]
+    hosts = ["" if each.name.startswith("rank ") else host for each, host in zip(found, hosts, strict=True)]
     if len(set(hosts)) > 1:
         found = [replace(each, host=each.host or host) for each, host in zip(found, hosts, strict=True)]
     if all(each.rank is None for each in found):

@@ -13,7 +13,7 @@ from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Status
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.formats import onnxruntime
-from bfcviz.formats.xla import JAX_WORDS, REACTANT, TENSORFLOW_WORDS
+from bfcviz.formats.xla import JAX_WORDS, REACTANT, TENSORFLOW_WORDS, XLA_ERROR
 from bfcviz.importers.bfc_log.dump import (
     RERUN,
     Dump,
@@ -201,7 +201,7 @@ def _bfc_log_framework(text: str) -> str:
         return "tensorflow"
     if REACTANT in text:
         return "reactant"
-    return "jax" if any(word in text for word in JAX_WORDS) else "tensorflow"
+    return "jax" if any(word in text for word in (*JAX_WORDS, XLA_ERROR)) else "tensorflow"
 
 
 _FIRST_OF_2: Final = "2019-09"

@@ -220,7 +220,309 @@ TEXTS = [
         "3.40 GiB of it are free",
         SYSTEM,
     ),
+    (
+        "State: OUT_OF_MEMORY (exit code 0)\nMemory Utilized: 63.20 GB\nMemory Efficiency: 98.75% of 64.00 GB",
+        "Slurm",
+        HOST,
+        {"memory_used": round(63.2 * GIB), "memory_total": 64 * GIB},
+        "63.20 GiB of 64.00 GiB",
+        SYSTEM,
+    ),
+    (
+        ("JobID           State     ReqMem     MaxRSS\n------------ ---------- ---------- ----------\n"
+        "7            OUT_OF_ME+        16G           \n7.batch      OUT_OF_ME+             16252928K"),
+        "Slurm",
+        HOST,
+        {"memory_used": 31 * GIB // 2, "memory_total": 16 * GIB},
+        "15.50 GiB of 16.00 GiB",
+        SYSTEM,
+    ),
+    (
+        "JobID|State|ReqMem|MaxRSS|\n7|OUT_OF_MEMORY|16Gn||\n7.batch|OUT_OF_MEMORY|16Gn|16252928K|",
+        "Slurm",
+        HOST,
+        {"memory_used": 31 * GIB // 2, "memory_total": 16 * GIB},
+        "15.50 GiB of 16.00 GiB",
+        SYSTEM,
+    ),
+    ("JobState=OUT_OF_MEMORY Reason=OutOfMemory", "Slurm", HOST, {}, "its limit", SYSTEM),
+    ("srun: error: n4: tasks 0-3: Out Of Memory", "Slurm", HOST, {}, "its limit", SYSTEM),
+    (
+        "Worker unexpectedly exits with a connection error code 2. End of file. There are some potential root causes.",
+        "Ray",
+        MAYBE_HOST,
+        {},
+        "without a word",
+        SYSTEM,
+    ),
+    ("=   EXIT STRING: Killed (signal 9)", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("srun: error: n4: tasks 0-3: Killed", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    (
+        "exit_status  137\nmaxvmem      65.000G\ncategory     -l h_vmem=64G",
+        "Linux",
+        HOST,
+        {"memory_used": 65 * GIB, "memory_total": 64 * GIB},
+        "65.00 GiB of the 64.00 GiB",
+        RECORD,
+    ),
+    (
+        "Out of Memory Error: failed to allocate data of size 256.0 MiB (260.0 MiB/476.0 MiB used)",
+        "DuckDB",
+        HOST,
+        {"requested": 256 * MIB, "memory_used": 260 * MIB, "memory_total": 476 * MIB},
+        "260.00 MiB of 476.00 MiB",
+        SYSTEM,
+    ),
+    (
+        "Out of Memory Error: could not allocate block of 262144 bytes",
+        "DuckDB",
+        HOST,
+        {"requested": 256 * KIB},
+        "memory_limit",
+        SYSTEM,
+    ),
+    ("pyarrow.lib.ArrowMemoryError: realloc of size 2147483648 failed", "Arrow", HOST, {"requested": 2 * GIB}, "2.00",
+     SYSTEM),
+    ("Error: cannot allocate vector of size 7.5 Gb", "R", HOST, {"requested": 15 * GIB // 2}, "7.50 GiB", SYSTEM),
+    ("Error: vector memory exhausted (limit reached?)", "R", HOST, {}, "that it keeps to", SYSTEM),
+    ("Error: vector memory limit of 16.0 Gb reached, see", "R", HOST, {"memory_total": 16 * GIB}, "the limit", SYSTEM),
+    ('Out of memory. Type "help memory" for your options.', "MATLAB", HOST, {}, "not GPU memory", SYSTEM),
+    (
+        "Requested 100000x100000 (74.5GB) array exceeds maximum array size preference (31.9GB).",
+        "MATLAB",
+        "request_exceeds_limit: host_memory",
+        {"requested": round(74.5 * GIB), "limit": round(31.9 * GIB)},
+        "at most 31.90 GiB",
+        SYSTEM,
+    ),
+    (
+        ('Kokkos failed to allocate memory for label "x". Allocation using MemorySpace named "Host" failed with the '
+        "following error: Allocation of size 24.5 G failed, likely due to insufficient memory."),
+        "Kokkos",
+        HOST,
+        {"requested": 49 * GIB // 2},
+        "24.50 GiB of system",
+        SYSTEM,
+    ),
     # Calls beside the allocator of a framework.
+    (
+        ('Kokkos failed to allocate memory for label "x". Allocation using MemorySpace named "Cuda" failed with the '
+        "following error: Allocation of size 64 K failed because of an unknown error."),
+        "Kokkos",
+        "not_lack_of_memory: None",
+        {"requested": 64 * KIB},
+        "another error",
+        AdviceWord.DRIVER_BUG,
+    ),
+    (
+        ("ERROR TDRV:dmem_alloc_internal Failed to alloc DEVICE memory: 524288000\n"
+        'RuntimeError: nrt_tensor_allocate status=4 message="Allocation Failure"'),
+        "AWS Neuron",
+        MAYBE_FULL,
+        {"requested": 500 * MIB},
+        "500.00 MiB were refused",
+        LESS,
+    ),
+    ("Could not load the model status=4 message=Allocation Failure", "AWS Neuron", MAYBE_FULL, {}, "device", LESS),
+    (
+        "RuntimeError: [Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::268435456 (256)MB",
+        "Intel Gaudi",
+        MAYBE_FULL,
+        {"requested": 256 * MIB},
+        "256.00 MiB were refused",
+        LESS,
+    ),
+    (
+        "Out of memory on device. To view more detail about available memory on the GPU, use 'gpuDevice()'.",
+        "MATLAB",
+        MAYBE_FULL,
+        {},
+        "the device",
+        LESS,
+    ),
+    (
+        ("[GPU] Exceeded max size of memory object allocation: requested 4831838208 bytes, but max alloc size "
+        "supported by device is 1073741824 bytes."),
+        "OpenVINO",
+        "request_exceeds_limit: driver_refused_with_memory_free",
+        {"requested": 9 * GIB // 2, "limit": GIB},
+        "One buffer of 4.50 GiB",
+        LESS,
+    ),
+    ("clWaitForEvents, error code: -5 CL_OUT_OF_RESOURCES", "OpenCL", MAYBE_FULL, {}, "a kernel that failed", LESS),
+    ("[TM][ERROR] CUDA runtime error: out of memory x.cu:7", "LMDeploy", MAYBE_FULL, {}, "KV cache", CACHE),
+    ("cuCtxCreate failed: out of memory", "CUDA", MAYBE_OTHERS, {}, "could not make a context", OTHERS),
+    ("CUDA error at cuCtxCreate: Out of memory", "CUDA", MAYBE_OTHERS, {}, "could not make a context", OTHERS),
+    ("cuMemHostAlloc failed: out of memory", "CUDA", MAYBE_HOST, {}, "pinned system memory", SYSTEM),
+    (
+        "[HAMI-core ERROR (pid:3 thread=4 allocator.c:53)]: Device 0 OOM 3221225472 / 2147483648",
+        "HAMi",
+        "cap_by_setting: capacity",
+        {"total_with_request": 3 * GIB, "limit": 2 * GIB},
+        "1.00 GiB more than the 2.00 GiB",
+        AdviceWord.RAISE_LIMIT,
+    ),
+    (
+        "[HAMI-core ERROR (pid:3 thread=4 allocator.c:53)]: Device 0 OOM 18446744073707737660 / 2147483648",
+        "HAMi",
+        "unknown: cap_by_setting",
+        {"limit": 2 * GIB},
+        "its counter is wrong",
+        AdviceWord.DRIVER_BUG,
+    ),
+    ("allocator.c:115)]: cuMemoryAllocate failed res=2", "CUDA", MAYBE_FULL, {}, "The driver refused", LESS),
+    ("CUDA error 2 in file a/Arena.cpp line 169: out of memory !!!", "CUDA", MAYBE_FULL, {}, "The driver", LESS),
+    ("arena.cc:250] Init] cudaHostAlloc failed, ret[2], out of memory", "CUDA", MAYBE_HOST, {}, "pinned", SYSTEM),
+    (
+        "ERROR: HIPError(code hipErrorOutOfMemory, out of memory)\n [3] Runtime.Mem.HostBuffer(bytesize::Int64)",
+        "ROCm",
+        MAYBE_HOST,
+        {},
+        "pinned system memory",
+        SYSTEM,
+    ),
+    (
+        "MemoryError: Cannot allocate 2147483648 bytes: no memory is available.",
+        "tinygrad",
+        MAYBE_FULL,
+        {"requested": 2 * GIB},
+        "2.00 GiB were refused",
+        LESS,
+    ),
+    (
+        "Requested texture size [6567x6567] greater than WebGL maximum on this browser / GPU [4096x4096].",
+        "TensorFlow.js",
+        "request_exceeds_limit: driver_refused_with_memory_free",
+        {},
+        "more than the driver allows",
+        LESS,
+    ),
+    (
+        "Caused by:\n    In Device::create_buffer\n      note: label = `a b`\n    Not enough memory left",
+        "WebGPU",
+        MAYBE_FULL,
+        {},
+        "the device",
+        LESS,
+    ),
+    (
+        ("Device store exhausted, unable to allocate 4294967296 bytes. Total RMM allocated is 2147483648 bytes.\n"
+        "SplitAndRetryOOM: GPU OutOfMemory: could not split inputs and retry"),
+        "Spark RAPIDS",
+        MAYBE_FULL,
+        {"requested": 4 * GIB, "reserved": 2 * GIB},
+        "4.00 GiB were refused",
+        LESS,
+    ),
+    ("CpuSplitAndRetryOOM: CPU OutOfMemory: could not split inputs and retry", "Spark RAPIDS", HOST, {}, "not GPU",
+     SYSTEM),
+    ("bm_alloc_gmem failed, dev_id = 0, size = 0xc0fb4000", "Sophgo", MAYBE_FULL, {}, "the device", LESS),
+    (
+        "Memory_Allocation_Failure(EL0004): GE.\nCall rtMalloc fail, purpose: page, type = 2, size:4294967296, dev",
+        "Ascend CANN",
+        MAYBE_FULL,
+        {"requested": 4 * GIB},
+        "4.00 GiB",
+        LESS,
+    ),
+    (
+        "Failed to allocate 1048576 bytes from DEVICE [0] memory",
+        "GPU program",
+        MAYBE_FULL,
+        {"requested": MIB},
+        "1.00 MiB",
+        LESS,
+    ),
+    ("Can't allocate [HOST] memory: 4194304; threadId: 1;", "ND4J", HOST, {}, "not GPU memory", SYSTEM),
+    ("java.lang.OutOfMemoryError: Java heap space", "Java", HOST, {}, "the heap", SYSTEM),
+    (
+        "OutOfMemoryError: Physical memory usage is too high: physicalBytes (6144M) > maxPhysicalBytes (5120M)",
+        "Java",
+        HOST,
+        {"memory_used": 6 * GIB, "memory_total": 5 * GIB},
+        "6.00 GiB of 5.00 GiB",
+        SYSTEM,
+    ),
+    ("NVRM: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051)", "NVIDIA driver", MAYBE_HOST, {}, "kernel",
+     SYSTEM),
+    (
+        "NVRM: Out of memory [NV_ERR_NO_MEMORY] (0x00000051)\nkernel: TIMER invoked oom-killer: gfp_mask=0x140cca",
+        "Linux",
+        HOST,
+        {},
+        "later line names",
+        SYSTEM,
+    ),
+    (
+        'whisper_model_load: x\nGGML_ASSERT: D:\\a\\ggml-backend.c:460: data != NULL && "failed to allocate buffer"',
+        "whisper.cpp",
+        HOST,
+        {},
+        "not GPU memory",
+        SYSTEM,
+    ),
+    (
+        "ggml_vulkan: Device memory allocation of size 4294967296 failed.\n[ERROR] ggml_extend.hpp:7 - buffer failed",
+        "stable-diffusion.cpp",
+        MAYBE_FULL,
+        {"requested": 4 * GIB},
+        "4.00 GiB",
+        AdviceWord.SMALLER_MODEL,
+    ),
+    ("program executable - Out of host memoryError", "TensorFlow Lite", HOST, {}, "not GPU", SYSTEM),
+    (
+        "what(): Error: CPU can't allocate memory. Tried to allocate 1490116.1 GB",
+        "OneFlow",
+        "request_exceeds_device: None",
+        {"requested": 1599999979185766},
+        "no system has so much",
+        SYSTEM,
+    ),
+    ("0: ALLOCATE: 4096 bytes requested; not enough memory", "Fortran", HOST, {"requested": 4096}, "4.00 KiB", SYSTEM),
+    (
+        "ERROR on proc 1: Failed to allocate -156019200 bytes for array _n (src/memory.cpp:64)",
+        "Program on the CPU",
+        "request_exceeds_device: None",
+        {"below_zero": 156019200},
+        "156,019,200 bytes below zero:",
+        AdviceWord.SHAPE_BUG,
+    ),
+    # A status that is not only one of memory.
+    (
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1073741824 bytes.",
+        "XLA",
+        MAYBE_FULL,
+        {"requested": GIB},
+        "1.00 GiB were refused",
+        LESS,
+    ),
+    (
+        "StatusCode.RESOURCE_EXHAUSTED\ndetails = 'Received message larger than max (17777780 vs. 4194304)'",
+        "gRPC",
+        "not_lack_of_memory: None",
+        {"requested": 17777780, "limit": 4 * MIB},
+        "no memory was refused",
+        AdviceWord.RAISE_LIMIT,
+    ),
+    ("429 RESOURCE_EXHAUSTED. {'error': 1}", "gRPC", "not_lack_of_memory: None", {}, "a quota", AdviceWord.RAISE_LIMIT),
+    ("RESOURCE_EXHAUSTED: ", "Unknown program", "unknown: None", {}, "something ran out", RECORD),
+    # A table of the compiler without its first line.
+    (
+        "Exceeded hbm capacity by 6.00G.\nTotal hbm usage >= 22.50G:\n    reserved 512.00M\n    program 22.00G",
+        "JAX TPU",
+        "request_exceeds_device: request_exceeds_limit",
+        {"program": 22 * GIB, "exceeded": 6 * GIB, "total_usage": 45 * GIB // 2, "system_reserved": 512 * MIB},
+        "6.00 GiB more than a core can use",
+        None,
+    ),
+    (
+        "Total hbm usage >= 22.50G:\n    program 22.00G",
+        "JAX TPU",
+        "unknown: request_exceeds_device",
+        {"program": 22 * GIB, "total_usage": 45 * GIB // 2},
+        "which is missing",
+        None,
+    ),
     ("RuntimeError: CUDA driver error: out of memory", "PyTorch CUDA", MAYBE_FULL, {}, "expandable", LESS),
     ("Vulkan Error, code=-2: VK_ERROR_OUT_OF_DEVICE_MEMORY", "Vulkan", MAYBE_FULL, {}, "driver", LESS),
     ("[carb.graphics] VkResult: ERROR_OUT_OF_DEVICE_MEMORY", "Vulkan", MAYBE_FULL, {}, "driver", LESS),
@@ -297,10 +599,10 @@ TEXTS = [
     (
         ('Kokkos failed to allocate memory for label "A". Allocation of size 4.5 G failed, likely due to insufficient '
         'memory. (The Cuda allocation returned the error code ""cudaErrorMemoryAllocation".)'),
-        "CUDA",
+        "Kokkos",
         MAYBE_FULL,
         {"requested": 9 * GIB // 2},
-        "refused 4.50 GiB",
+        "4.50 GiB were refused",
         LESS,
     ),
     (
@@ -568,6 +870,39 @@ def test_a_server_that_puts_requests_back_goes_on():
     assert "--schedule-conservativeness" in soft.advice[0].text
 
 
+@pytest.mark.parametrize(
+    ("line", "framework", "words"),
+    [
+        (
+            "Sequence group 0 is preempted by PreemptionMode.SWAP mode because there is not enough KV cache space.",
+            "vLLM",
+            "put requests back",
+        ),
+        (
+            "failed to allocate pinned system memory: no pinned memory pool, falling back to non-pinned system memory",
+            "Triton Inference Server",
+            "other memory serves",
+        ),
+        (
+            "| NVIDIA-SMI 550.78 |\n| N/A 33C | 17592186044134MiB / 23028MiB |",
+            "NVIDIA driver",
+            "a table of devices",
+        ),
+        (
+            "State: COMPLETED\nMemory Utilized: 4.00 GB\nMemory Efficiency: 25.00% of 16.00 GB",
+            "Slurm",
+            "used 4.00 GiB",
+        ),
+    ],
+)
+def test_a_notice_is_no_failure(line, framework, words):
+    answer = read(line)
+    assert not answer.failures
+    (soft,) = answer.soft
+    assert soft.stated.framework == framework
+    assert words in soft.judgement.sentence
+
+
 def test_a_large_request_of_system_memory_is_a_warning():
     line = "W tensorflow/core/a.cc:82] Allocation of 1207959552 exceeds 10% of free system memory."
     answer = read(f"{line}\n{line}")
@@ -676,7 +1011,9 @@ def test_the_error_of_pytorch_before_that_of_its_server():
     assert "free_gpu_memory_fraction" in failure.advice[0].text
 
 
-def test_a_component_and_a_task_have_their_names():
+def test_a_component_a_task_and_an_array_have_their_names():
+    text = next(text for text, framework, *_ in TEXTS if framework == "Kokkos")
+    assert "  array                 x" in str(read(text))
     text = next(text for text, framework, *_ in TEXTS if framework == "Ray")
     assert "  task                  load" in str(read(text))
     text = next(text for text, framework, *_ in TEXTS if framework == "TensorRT-LLM")

@@ -1,0 +1,180 @@
+"""Logs of a job of many ranks: which failed, why, and which only lost it or waited for it."""
+
+import pytest
+
+import bfcviz
+from bfcviz.analysis.stated_answer import StatedAnswer
+from bfcviz.importers.messages import read_messages
+
+MANY = 40
+FIRST = 17
+
+LABELS = {
+    "rank": "[rank{}]: ",
+    "srun": "{}: ",
+    "srun, aligned": "{:2}: ",
+    "mpirun": "[1,{}]<stderr>:",
+    "horovod": "[{}]<stderr>:",
+}
+LOST = (
+    "[E1 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=48)",
+    "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:3841",
+    "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
+    "This most likely indicates that another task died; see the other task logs for more details.",
+    "socketProgressOpt: Call to recv from 10.0.0.1<45331> failed : Connection reset by peer",
+)
+
+
+def refused(rank, free=1):
+    return (
+        f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU {rank % 8} has a total capacity "
+        f"of 80.00 GiB of which {free}.00 GiB is free. Including non-PyTorch memory, this process has "
+        f"{80 - free}.00 GiB memory in use. Of the allocated memory 74.00 GiB is allocated by PyTorch, and 1.00 GiB is "
+        "reserved by PyTorch but unallocated."
+    )
+
+
+def log(tells, label="", order=range(MANY)):
+    """The lines of all ranks: steps of each, then what each tells."""
+    lines = [f"{label.format(rank)}step {step}" for step in range(3) for rank in range(MANY)]
+    lines += [f"{label.format(rank)}{line}" for rank in order for line in tells(rank)]
+    return "\n".join(lines) + "\n"
+
+
+def read(text):
+    return StatedAnswer.of(*read_messages([text.encode()]))
+
+
+def lost(rank):
+    return [LOST[rank % len(LOST)].format(rank=rank)] * 2
+
+
+def others():
+    return tuple(rank for rank in range(MANY) if rank != FIRST)
+
+
+FIRST_FAILS = [FIRST, *others()]
+
+
+@pytest.mark.parametrize("label", LABELS.values(), ids=LABELS)
+def test_one_rank_fails_and_the_others_lose_it(label):
+    answer = read(log(lambda rank: [refused(rank)] if rank == FIRST else lost(rank), label, FIRST_FAILS))
+    (failure,), (soft,) = answer.failures, answer.soft
+    assert (failure.judgement.cause, failure.stated.ranks) == ("capacity", (FIRST,))
+    assert (soft.stated.message, soft.stated.ranks) == ("peer-lost", others())
+    assert "a consequence" in soft.judgement.sentence
+    assert answer.to_json()["no_failures"][0]["ranks"] == list(others())
+
+
+@pytest.mark.parametrize("label", LABELS.values(), ids=LABELS)
+def test_all_ranks_fail_at_once(label):
+    answer = read(log(lambda rank: [refused(rank, 1 + rank % 3)], label))
+    (failure,) = answer.failures
+    assert (sorted(failure.stated.ranks), failure.stated.count) == ([*range(MANY)], MANY)
+    assert not answer.soft
+
+
+def test_devices_without_ranks_are_one_failure():
+    text = "".join(f"{refused(rank, 1 + rank % 3)}\n" for rank in range(8))
+    (failure,) = read(text).failures
+    assert (sorted(failure.stated.devices), failure.stated.count) == ([*range(8)], 8)
+    assert len(read(f"{text}{refused(0, 2)}\n").failures) == 2  # the same device, again
+
+
+@pytest.mark.parametrize(
+    ("told", "cause", "rank"),
+    [
+        ("srun: error: n4: task 17: Out Of Memory", "host_memory", 17),
+        ("srun: error: n4: task 17: Killed", "unknown", 17),
+        (
+            "mpirun noticed that process rank 17 with PID 0 on node n1 exited on signal 9 (Killed).",
+            "unknown",
+            17,
+        ),
+        ("=   RANK 17 PID 11520 RUNNING AT n4\n=   KILLED BY SIGNAL: 9 (Killed)", "unknown", 17),
+        (
+            (
+                "failed (exitcode: -9) local_rank: 1 (pid: 7) of binary: python\nRoot Cause (first observed failure):\n"
+                "[0]:\n  time      : 2026-11-20_14:31:02\n  host      : n4\n  rank      : 17 (local_rank: 1)\n"
+                "  exitcode  : -9 (pid: 7)"
+            ),
+            "unknown",
+            17,
+        ),
+    ],
+)
+def test_a_rank_that_the_system_ended(told, cause, rank):
+    text = log(lambda each: [] if each == rank else lost(each), LABELS["rank"])
+    (failure,) = read(text + told).failures
+    assert (failure.judgement.cause, failure.stated.ranks) == (cause, (rank,))
+    assert failure.judgement.second in {None, "host_memory"}
+
+
+def test_only_consequences_are_told():
+    answer = read(log(lambda rank: ["ValueError: bad"] if rank == FIRST else lost(rank), LABELS["rank"]))
+    (failure,) = answer.failures
+    assert (failure.judgement.cause, failure.stated.ranks) == ("consequence", others())
+    assert f"only rank {FIRST} did not tell so" in failure.judgement.sentence
+
+
+def test_what_came_before_is_no_consequence():
+    order = [*others(), FIRST]
+    answer = read(log(lambda rank: [refused(rank)] if rank == FIRST else lost(rank), LABELS["rank"], order))
+    (soft,) = answer.soft
+    assert "a consequence" not in soft.judgement.sentence
+    assert "before the first failure" in soft.judgement.sentence
+
+
+def test_a_rank_that_failed_and_then_lost_the_others_counts_once():
+    answer = read(f"[rank3]: {refused(3)}\n[rank3]: {LOST[1]}\n")
+    assert [failure.stated.ranks for failure in answer.failures] == [(3,)]
+    assert not answer.soft
+
+
+@pytest.mark.parametrize("text", ["508: {}\n", "1: step\n2: step\n3: {}\n", "12: {}\n12: x\n"])
+def test_numbers_before_lines_that_are_no_ranks(text):
+    (failure,) = read(text.format(refused(0))).failures
+    assert failure.stated.ranks == ()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def make(tells, **files):
+        for rank in range(MANY):
+            (tmp_path / f"rank_{rank:03}.log").write_text("\n".join(["step 1", *tells(rank)]) + "\n")
+        for name, text in files.items():
+            (tmp_path / name.replace("_", ".")).write_text(text)
+        return tmp_path
+
+    return make
+
+
+def test_a_folder_names_the_rank_that_failed(folder):
+    ranks = bfcviz.open_all(
+        folder(lambda rank: [refused(rank)] if rank == FIRST else lost(rank), notes_txt="x")
+    )
+    assert (ranks.worst.place.rank, ranks.worst.verdict) == (FIRST, "capacity")
+    assert f"1 of {MANY} ranks" in ranks.headline
+    failure, consequence = ranks.failures
+    assert (failure.ranks, len(consequence.ranks)) == ((f"rank {FIRST}",), MANY - 1)
+    assert {rank.verdict for rank in ranks.ranks[1:]} == {"consequence"}
+    assert ranks.others == 1
+    assert len(ranks.rows) == 2
+
+
+@pytest.mark.parametrize("last", ["step 2", "ValueError: bad shard"])
+def test_a_folder_names_the_log_without_a_message(folder, last, capsys):
+    ranks = bfcviz.open_all(folder(lambda rank: [last] if rank == FIRST else lost(rank)))
+    assert not any(rank.has_failed for rank in ranks.ranks)
+    (silent,) = (rank for rank in ranks.ranks if not rank.failures)
+    assert (silent.place.rank, silent.last_line) == (FIRST, last)
+    assert any(line.startswith(f"rank {FIRST}: ") and line.endswith(last) for line in ranks.failure_lines)
+
+
+def test_the_log_of_the_job_tells_of_a_silent_rank(folder):
+    told = f"slurmstepd: error: Detected 1 oom_kill event in StepId=8.0.\nsrun: n4: task {FIRST}: Out Of Memory\n"
+    path = folder(lambda rank: [] if rank == FIRST else lost(rank))
+    (path / "slurm-8.out").write_text(told)
+    ranks = bfcviz.open_all(path)
+    assert (ranks.worst.place.rank, ranks.worst.verdict, len(ranks.ranks)) == (FIRST, "host_memory", MANY)
+    assert {rank.place.host for rank in ranks.ranks} == {""}
