@@ -55,6 +55,7 @@ def main(words: Sequence[str] | None = None) -> int:
         warnings.showwarning = _show_warning
         try:
             arguments = make_parser(given).parse_args(given)
+            _take_process(arguments)
             status: int | None = arguments.run(arguments)
             sys.stdout.flush()  # raises here, not while Python exits, if the reader has closed the pipe
         except BfcvizError as error:
@@ -70,6 +71,22 @@ def main(words: Sequence[str] | None = None) -> int:
             _print_command_message(f"error: {place}{error.strerror or error}")
             return FAILED
     return DONE if status is None else status
+
+
+def _take_process(arguments: argparse.Namespace) -> None:
+    """In place of the number of a process, take the folder that it records into.
+
+    Raises:
+        FileError: the number names no file, and the process is not recorded.
+    """
+    word = getattr(arguments, "file", None)
+    if isinstance(word, str) and word.isdecimal():
+        from bfcviz.cli.processes import recorded_folder  # noqa: PLC0415  only for a number
+
+        folder = recorded_folder(word)
+        if folder != word:
+            say(f"Process {word} records into {folder}", file=sys.stderr)
+        arguments.file = folder
 
 
 class _CommandParser(argparse.ArgumentParser):
