@@ -22,11 +22,12 @@ from bfcviz.analysis.short_names import path_end, shortened_name
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.errors import TraceError
 from bfcviz.events.labels import phase_ends
+from bfcviz.events.mark_values import ALERT
 from bfcviz.events.origin import HISTORY_BEGINS
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, check_history
 from bfcviz.extras import arrow
-from bfcviz.model.equal_steps import ALERT, plain_step_name
+from bfcviz.model.equal_steps import plain_step_name
 from bfcviz.model.grouping import Grouping, Path
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import events_of, phases

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import ipywidgets as widgets
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Margins, Panel, Place
 from bfcviz.figures.view import VIEWS, DashboardPlace, View, ViewTab, view_of
 
@@ -246,15 +246,18 @@ class StageBox:
     Args:
         figure: the widget of the figure.
         panes: what the side pane shows, from top to bottom.
-        labels: of the trace, which decide on some tabs.
+        trace: its marks decide on some tabs.
+        pool: the heap shown.
 
     Attributes:
         widget: the whole widget.
         side, tabs: its parts beside the figure.
     """
 
-    def __init__(self, figure: widgets.Widget, panes: Sequence[widgets.Widget], labels: Labels) -> None:
-        self._offers = {tab.name: tab.when(labels) for tab in _views_by_tab() if tab.when is not None}
+    def __init__(
+        self, figure: widgets.Widget, panes: Sequence[widgets.Widget], trace: Trace, pool: int
+    ) -> None:
+        self._offers = {tab.name: tab.when(trace, pool) for tab in _views_by_tab() if tab.when is not None}
         self.side = widgets.VBox(panes)
         self.side.add_class("bfcviz-side")
         self.tabs = widgets.HTML()

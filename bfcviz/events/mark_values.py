@@ -1,4 +1,7 @@
-"""The value of a mark: a whole number in the event's `size`; or a float64, whose bits it holds if the label says so."""
+"""The value of a mark: a whole number in the event's `size`; or a float64, whose bits it holds if the label says so.
+
+A program measures something with a mark, such as a loss or the length of a queue, or it counts its steps.
+"""
 
 import struct
 from collections.abc import Mapping
@@ -10,9 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import InvalidRequest
-from bfcviz.events.labels import NO_DETAILS, Labels
+from bfcviz.events.labels import BEGINS, ENDS, NO_DETAILS, Labels
 from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Kind
+
+STEP_WORDS: Final = ("step", "iteration", "batch", "epoch")
+"""A mark with one of these words in its name counts: it separates steps. The first words go first."""
+
+ALERT: Final = "alert: "
+"""Begins the name of a mark that an alert made; such marks separate no steps and are no values of the program."""
 
 _FLOAT: Final[Mapping[str, str]] = {"value": "float64"}
 """The details of a label whose marks have such values."""
@@ -40,20 +49,6 @@ def has_float_value(labels: Labels, label: int) -> bool:
     return labels[label].details.get("value") == _FLOAT["value"]
 
 
-class FloatMarks:
-    """Whether any label so far has marks with values of float64: called again, it looks at the new labels only."""
-
-    def __init__(self, labels: Labels) -> None:
-        self._labels, self._seen, self._found = labels, 0, False
-
-    def __call__(self) -> bool:
-        """Look."""
-        while not self._found and self._seen < len(self._labels):
-            self._found = has_float_value(self._labels, self._seen)
-            self._seen += 1
-        return self._found
-
-
 def float_labels(labels: Labels, numbers: NDArray[np.uint32]) -> list[int]:
     """Those of these labels whose marks have values of float64, ascending."""
     # An event may have a label that its file does not hold.
@@ -63,11 +58,33 @@ def float_labels(labels: Labels, numbers: NDArray[np.uint32]) -> list[int]:
 
 
 def valued_marks(labels: Labels, events: Events) -> Events:
-    """Of these events the marks of names that have values of float64; also those of such a name with a whole number."""
+    """Of these events the marks that may be measured: of names with a float64, and what is no phase, alert or count."""
     marks = taken(events, events["kind"] == Kind.MARK)
-    names = {labels.name(label) for label in float_labels(labels, marks["label"])}
-    known = np.unique(marks["label"][marks["label"] < len(labels)]).tolist() if names else []
-    return taken(marks, np.isin(marks["label"], [label for label in known if labels.name(label) in names]))
+    floats = {labels.name(label) for label in float_labels(labels, marks["label"])}
+    known = [each for each in np.unique(marks["label"]).tolist() if each < len(labels)]
+    mine = [each for each in known if labels.name(each) in floats or _may_be_measured(labels, each)]
+    return taken(marks, np.isin(marks["label"], mine))
+
+
+def _may_be_measured(labels: Labels, label: int) -> bool:
+    name = labels.name(label)
+    counts = name.startswith(ALERT) or any(word in name.casefold() for word in STEP_WORDS)
+    return not counts and not {BEGINS, ENDS} & labels[label].details.keys()
+
+
+def measured_names(labels: Labels, marks: Events) -> set[str]:
+    """The names of measured values among what `valued_marks` found.
+
+    These are the names with a float64, and those with several whole numbers of which one is not 0: a mark without a
+    value has 0, and a single number is more likely the size of something in a report.
+    """
+    names = {label: labels.name(label) for label in np.unique(marks["label"]).tolist()}
+    found = {names[label] for label in float_labels(labels, marks["label"])}
+    for name in set(names.values()) - found:
+        sizes = marks["size"][np.isin(marks["label"], [label for label in names if names[label] == name])]
+        if len(sizes) > 1 and sizes.any():
+            found.add(name)
+    return found
 
 
 def mark_value(labels: Labels, label: int, size: int) -> int | float:

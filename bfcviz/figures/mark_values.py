@@ -7,12 +7,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.events.mark_values import FloatMarks, float_labels
+from bfcviz.events.mark_values import float_labels, measured_names, valued_marks
+from bfcviz.events.row_copy import joined
+from bfcviz.events.schema import EVENT, Kind
+from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import harmless
 from bfcviz.figures.timelines import History, positions_of, step_line
 from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
 from bfcviz.figures.view_options import Look
+from bfcviz.model.navigation import events_of
 
 MOST_LINES: Final = 6
 """Names that are drawn, those with the most marks."""
@@ -21,8 +25,9 @@ MOST_POINTS: Final = 2000
 """Marks of a name that are drawn."""
 
 _DEFINITION: Final = (
-    "the values of marks that have one with a decimal point, such as bfcviz.mark('loss', 0.5);"
-    "<br>whole numbers count, as those of steps: give float(3) to draw a 3;"
+    "the values of marks, such as bfcviz.mark('loss', 0.5) or bfcviz.mark('queue', 3);"
+    "<br>whole numbers of a name with step, iteration, batch or epoch count steps and are not drawn,"
+    "<br>nor is the only whole number of a name;"
     "<br>a line begins at the first mark of its name in the window, and keeps its value until the next"
 )
 
@@ -44,19 +49,15 @@ class MarkedSeries(NamedTuple):
 
 
 def marked_series(history: History) -> list[MarkedSeries]:
-    """The series of a window, that with the most marks first.
-
-    A whole number that was marked with the name of such values belongs to them, except 0: it stands for no value.
-    """
+    """The series of a window, that with the most marks first."""
     events, labels = history.values.events, history.trace.labels
     positions = positions_of(history, events)
     names = {int(each): labels.name(int(each)) for each in np.unique(events["label"])}
     floats = float_labels(labels, events["label"])
     is_float = np.isin(events["label"], floats)
     found = []
-    for name in sorted({names[label] for label in floats}):
+    for name in sorted(measured_names(labels, events)):
         mine = np.isin(events["label"], [label for label, other in names.items() if other == name])
-        mine &= is_float | (events["size"] > 0)
         sizes = np.ascontiguousarray(events["size"][mine])
         values = np.where(is_float[mine], sizes.view(np.float64), sizes.astype(np.float64))
         found.append(MarkedSeries(name, events["seq"][mine].astype(np.int64) + 1, positions[mine], values))
@@ -108,7 +109,7 @@ def values_panel(history: History, step: int | None, look: Look) -> Panel:
 
 def _mark_values_caption(series: Sequence[MarkedSeries], every: int) -> str:
     if not series:
-        return 'no mark has a value such as bfcviz.mark("loss", 0.5); whole numbers count: give float(3) to draw a 3'
+        return 'no mark has a value that was measured, such as bfcviz.mark("loss", 0.5) or bfcviz.mark("queue", 3)'
     parts = [f"the {MOST_LINES} names with the most marks of {len(series)}"] * (len(series) > MOST_LINES)
     if every > 1:
         parts.append(f"of very many marks one of {every:,} is kept")
@@ -129,6 +130,24 @@ def values_table(history: History) -> pa.Table:
     )
 
 
+class HasValues:
+    """Whether a heap has marks with measured values so far: called again, it reads the new events only."""
+
+    def __init__(self, trace: Trace, pool: int) -> None:
+        self._trace, self._pool, self._stop = trace, pool, trace.first
+        self._marks, self._found = np.zeros(0, EVENT), False
+
+    def __call__(self) -> bool:
+        """Look."""
+        trace, start = self._trace, max(self._stop, self._trace.first)
+        if not self._found and start < len(trace):
+            self._stop = len(trace)
+            new = events_of(trace, [Kind.MARK], self._pool, start, self._stop)
+            self._marks = joined([self._marks, valued_marks(trace.labels, new)])
+            self._found = bool(measured_names(trace.labels, self._marks))
+        return self._found
+
+
 VIEW: Final = View(
     name="mark_values",
     title="values of marks",
@@ -137,5 +156,5 @@ VIEW: Final = View(
     table=values_table,
     height=240,
     windows=("steps",),
-    dashboard=DashboardPlace(ViewTab("mark_values", "values", folded=True, when=FloatMarks), height=120),
+    dashboard=DashboardPlace(ViewTab("mark_values", "values", folded=True, when=HasValues), height=120),
 )

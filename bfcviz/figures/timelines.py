@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.labels import PhaseEnd, phase_ends
-from bfcviz.events.mark_values import float_labels, mark_value, value_text
+from bfcviz.events.mark_values import mark_value, measured_names, value_text
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.figures.boxes import Floats
@@ -456,8 +456,12 @@ class TimelinePhase(NamedTuple):
 
 def without_phases(history: History) -> DrawnEvents:
     """The marks that neither begin nor end a phase, nor have a value that `mark_values` draws."""
-    events = history.marks.events
-    drawn = np.isin(events["label"], float_labels(history.trace.labels, events["label"]))
+    events, labels = history.marks.events, history.trace.labels
+    names = measured_names(labels, history.values.events)
+    measured = [
+        each for each in np.unique(history.values.events["label"]).tolist() if labels.name(each) in names
+    ]
+    drawn = np.isin(events["label"], measured)
     ends = np.array([name is not None for name in _timeline_phase_ends(history)], bool)
     return DrawnEvents(events[~drawn & ~ends], history.marks.every)
 

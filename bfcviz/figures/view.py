@@ -11,7 +11,6 @@ from typing import Any, Final, Generic, Literal, TypeVar
 import pyarrow as pa
 
 from bfcviz.analysis.event_text import EventSearch, search_of
-from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring, colouring, growth_colouring
@@ -132,14 +131,14 @@ class ViewTab:
         text: its text.
         was: the name it had in earlier versions, which stays valid.
         folded: it is not offered as a tab; `everything` and its name show it.
-        when: made of the labels of a trace, it says at any moment whether a folded tab is offered after all.
+        when: made of a trace and a pool, it says at any moment whether a folded tab is offered after all.
     """
 
     name: str
     text: str
     was: str = ""
     folded: bool = False
-    when: Callable[[Labels], Callable[[], bool]] | None = None
+    when: Callable[[Trace, int], Callable[[], bool]] | None = None
 
 
 @dataclass(frozen=True)

@@ -194,12 +194,14 @@ def mark(name: str, value: float = 0) -> None:
 
         bfcviz.mark("step", 3)
         bfcviz.mark("loss", 0.5)
-        bfcviz.mark("queue", float(len(queue)))
+        bfcviz.mark("queue", len(queue))
 
     Args:
         name: use few different names: each is kept forever. Give a counter as the value.
-        value: a whole number from 0 to 2^64 - 1 counts, as steps do, and 0 is no value. A floating-point number is
-            measured: the figure `mark_values` draws a line through those of each name. Give `float(3)` to draw a 3.
+        value: a whole number from 0 to 2^64 - 1, or a floating-point number. With `step`, `iteration`, `batch` or
+            `epoch` in the name a whole number counts: it is the number of a step. Others are measured: the figure
+            `mark_values` draws a line through those of each name, of whole numbers where a name has at least two marks
+            and one that is not 0.
 
     Raises:
         LiveError: the name is not text.

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.labels import ENDS, phase_ends
+from bfcviz.events.mark_values import ALERT, STEP_WORDS
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.navigation import events_of
@@ -50,12 +51,6 @@ _MOST_SEARCHED: Final = 1 << 22
 
 _UNNAMED: Final = 1 << 32
 """Added to the requested bytes of unnamed allocations: more than any number of a label."""
-
-_WORDS: Final = ("step", "iteration", "batch", "epoch")
-"""A mark with one of these words in its name, the first ones first, separates steps."""
-
-ALERT: Final = "alert: "
-"""Begins the name of a mark that an alert made; such marks separate no steps."""
 
 _MOST_DIGITS: Final = 18
 _NUMBER: Final = re.compile(r"[\s#_:=-]*(\d+)$")
@@ -221,7 +216,7 @@ def step_marks_name(marks: Mapping[str, Sequence[int]], name: str | None) -> str
     """
     if name is not None:
         return plain_step_name(name) if plain_step_name(name) in marks else None
-    for word in _WORDS:
+    for word in STEP_WORDS:
         # The word alone first, then the most frequent one.
         fits = [each for each in marks if word in each.casefold()]
         if fits:

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from bfcviz.errors import BfcvizError, LiveError
+from bfcviz.events.mark_values import ALERT
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.equal_steps import ALERT
 from bfcviz.model.navigation import events_of
 from bfcviz.model.timelines import RATIOS, TIMELINE, measured, timeline_parts
 from bfcviz.periodic import Periodic

@@ -13,8 +13,8 @@ import bfcviz
 from bfcviz.analysis.event_text import short_words
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import Labels
-from bfcviz.events.mark_values import FloatMarks, mark_value, packed_value
-from bfcviz.figures.mark_values import MOST_LINES, MOST_POINTS, marked_series
+from bfcviz.events.mark_values import mark_value, packed_value
+from bfcviz.figures.mark_values import MOST_LINES, MOST_POINTS, HasValues, marked_series
 from bfcviz.figures.timelines import measure_history, without_phases
 from bfcviz.figures.view_options import Look
 
@@ -87,34 +87,56 @@ def test_thousands_of_other_marks_hide_no_value():
     assert f"{MOST_POINTS:,}" in caption(picture)
 
 
-def test_whole_numbers_among_the_values_of_a_name_belong_to_them():
+def test_whole_numbers_among_the_floats_of_a_name_belong_to_them():
     values = [0.5, 1, -1, 0, 0.25]
     with bfcviz.watch(numpy=True, limit="16MiB", dashboard=False, capture="nothing") as w:
         for value in values:
             np.empty(KIB)
             bfcviz.mark("loss", value)
     (found,) = marked_series(measure_history(w.trace))
-    assert found.values.tolist() == [0.5, 1, -1, 0.25]  # a mark with 0 looks as one without a value
+    assert found.values.tolist() == values
     low, high = bfcviz.draw("mark_values", w.trace).layout.yaxis.range
     assert low < -1
     assert high > 1
 
 
-def test_whole_numbers_alone_count_and_the_picture_says_how_to_draw_them():
+def marked(values, name="queue"):
     with bfcviz.watch(numpy=True, limit="16MiB", dashboard=False, capture="nothing") as w:
-        for step, queue in enumerate([3, 0, 2]):
+        for step, value in enumerate(values):
             np.empty(KIB)
             bfcviz.mark("step", step)
-            bfcviz.mark("queue", queue)
-    assert marked_series(measure_history(w.trace)) == []
-    assert "float(3)" in caption(bfcviz.draw("mark_values", w.trace))
-    with bfcviz.watch(numpy=True, limit="16MiB", dashboard=False, capture="nothing") as w:
-        for step, queue in enumerate([3, 0, 2]):
+            bfcviz.mark("checkpoint")
+            bfcviz.mark(name, value)
+        with bfcviz.phase("forward"):
             np.empty(KIB)
-            bfcviz.mark("step", step)
-            bfcviz.mark("queue", float(queue))
-    (found,) = marked_series(measure_history(w.trace))
-    assert (found.name, found.values.tolist()) == ("queue", [3.0, 0.0, 2.0])
+    return w.trace
+
+
+def test_whole_numbers_are_drawn_with_their_zeros_as_if_they_were_floats():
+    for values in ([3, 0, 2], [0, 0, 2], [3.0, 0.0, 2.0]):
+        history = measure_history(trace := marked(values))
+        (found,) = marked_series(history)
+        assert (found.name, found.values.tolist()) == ("queue", values)
+        lines = {trace.labels.name(label) for label in without_phases(history).events["label"].tolist()}
+        assert lines == {"step", "checkpoint"}
+        assert [line.name for line in bfcviz.draw("mark_values", trace).data if line.showlegend] == ["queue"]
+
+
+@pytest.mark.parametrize("values", [[0, 0, 0], [3]])
+def test_marks_without_values_and_a_single_whole_number_are_no_line(values):
+    trace = marked(values)
+    assert marked_series(measure_history(trace)) == []
+    assert not HasValues(trace, 0)()
+
+
+@pytest.mark.parametrize("name", ["step", "Train Step", "epoch", "batch 7", "alert: bytes above 3"])
+def test_what_counts_steps_and_alerts_are_no_values(name):
+    assert marked_series(measure_history(marked([1, 2, 3], name))) == []
+
+
+def test_a_float_makes_any_name_a_value():
+    (found,) = marked_series(measure_history(marked([1, 2, 3.5], "batch loss")))
+    assert found.values.tolist() == [1, 2, 3.5]
 
 
 def test_the_largest_numbers_have_an_axis():
@@ -155,9 +177,11 @@ def test_a_dashboard_offers_the_tab_where_there_is_a_value():
 
 
 def test_a_value_that_comes_later_is_seen():
-    labels = Labels()
-    seen = FloatMarks(labels)
-    labels.intern("step")
-    assert not seen()
-    labels.intern("loss", **packed_value(0.5)[1])
-    assert seen()
+    with bfcviz.watch(numpy=True, limit="16MiB", dashboard=False, capture="nothing") as w:
+        bfcviz.mark("queue", 3)
+        w.trace.refresh()
+        has_values = HasValues(w.trace, 0)
+        assert not has_values()
+        bfcviz.mark("queue", 3)
+        w.trace.refresh()
+        assert has_values()
