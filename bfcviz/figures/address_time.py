@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bfcviz.events.origin import thread_text
 from bfcviz.events.trace import Trace
 from bfcviz.figures import timelines
 from bfcviz.figures.boxes import Boxes, Floats, box_outlines, box_trace, fade_trace
@@ -251,11 +252,12 @@ def life_text(life: np.void, trace: Trace) -> str:
     else:
         freed = f"freed at step {died:,} after {died - born:,} steps"
     name = trace.labels.name(int(life["label"]))
+    thread = harmless(thread_text(trace.origin.details, int(life["thread"])))
     return (
         f"<b>{harmless(name) if name else 'no label'}</b><br>"
         f"size {exact_bytes(int(life['size']))}, requested {exact_bytes(int(life['requested']))}<br>"
         f"address {int(life['address']):#x}, chunk {life['chunk']}<br>"
-        f"thread {life['thread']}, stream {life['stream']}<br>"
+        f"thread {thread}, stream {life['stream']}<br>"
         f"allocated at step {born:,}, {freed}"
     )
 

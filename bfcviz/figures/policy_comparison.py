@@ -830,7 +830,8 @@ class _PolicyMaps:
         found = [*shape(visible, labels), self._region_frames(regions, visible)]
         if exact:
             wide = visible.pieces.right - visible.pieces.left > _HOVERED * visible.screen
-            points = map_traces.points_in_pieces(chunks, visible.pieces.only(wide), visible.part, labels)
+            pieces, details = visible.pieces.only(wide), model.trace.origin.details
+            points = map_traces.points_in_pieces(chunks, pieces, visible.part, labels, details)
             found.append(map_traces.invisible_points(points, visible.divisor))
         return [*found, map_traces.note(visible)]
 

@@ -103,7 +103,7 @@ def region_panel(
         map_traces.gone(visible, map_gone_chunks(model, look.since)),
         *request_marks(visible, answer, model.trace.labels),
         *map_traces.outlines(visible, touched(highlight, model.chunks(), model.regions()), chosen, found),
-        map_traces.hover_points(visible, model.trace.labels, exact=exact),
+        map_traces.hover_points(visible, model.trace.labels, model.trace.origin.details, exact=exact),
         map_traces.note(visible),
     ]
     panel = _region_map_panel(visible, traces, look, exact=exact)

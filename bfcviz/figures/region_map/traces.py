@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.fit import Fit, blocker_name, fit_sentence
 from bfcviz.code_places import telling_lines
-from bfcviz.events.labels import STACK_DETAILS, Labels
+from bfcviz.events.labels import NO_DETAILS, STACK_DETAILS, Labels
+from bfcviz.events.origin import thread_text
 from bfcviz.events.schema import Events, Kind, bin_of
 from bfcviz.figures.boxes import Boxes, Floats, box_outlines, box_trace
 from bfcviz.figures.colouring import FREE, MOST_CLASSES, Colouring
@@ -173,8 +174,12 @@ _SQUARE = 0.24  # the usual height of a map, as a part of its width
 _INSIDE = 0.01  # of the screen's width: from the ends of a long piece
 
 
+Details = Mapping[str, object]
+"""Those of a trace's origin, which may name the threads."""
+
+
 def points_in_pieces(
-    chunks: NDArray[np.void], pieces: Pieces, part: VisibleRows, labels: Labels
+    chunks: NDArray[np.void], pieces: Pieces, part: VisibleRows, labels: Labels, details: Details = NO_DETAILS
 ) -> dict[str, Any]:
     """Points for exact rectangles: at least one per piece.
 
@@ -196,12 +201,14 @@ def points_in_pieces(
     full[pieces.source[np.argsort(left - right, kind="stable")[:MOST_TEXTS]]] = True
     count = max(1, min(5, 10 // rows))  # heights within a row: a tall one needs more than one
     at, level = _spread_hover_points(along[piece] == 1, (np.arange(count) + 0.5) / count)
-    templates, meta = _chunk_hover_texts(chunks, full, labels)
+    templates, meta = _chunk_hover_texts(chunks, full, labels, details)
     texts = [templates[i] for i in pieces.source[piece[at]].tolist()]
     return {"x": x[at], "y": pieces.row[piece[at]] + level, "hovertemplate": texts, "meta": meta}
 
 
-def points_on_grid(chunks: NDArray[np.void], rows: Rows, part: VisibleRows, labels: Labels) -> dict[str, Any]:
+def points_on_grid(
+    chunks: NDArray[np.void], rows: Rows, part: VisibleRows, labels: Labels, details: Details = NO_DETAILS
+) -> dict[str, Any]:
     """Points for an image: an even grid, each point with the text of the chunk at its address."""
     lines = min(len(part), _ROWS_ON_GRID)
     columns = max(_POINTS_ON_GRID // lines, 1)
@@ -215,7 +222,7 @@ def points_on_grid(chunks: NDArray[np.void], rows: Rows, part: VisibleRows, labe
     address = rows.address[region] + offset.astype(np.uint64)
     at = np.searchsorted(chunks["address"], address, side="right") - 1
     shown, back = np.unique(at, return_inverse=True)
-    templates, meta = _chunk_hover_texts(chunks[shown], np.ones(len(shown), dtype=bool), labels)
+    templates, meta = _chunk_hover_texts(chunks[shown], np.ones(len(shown), dtype=bool), labels, details)
     return {"x": x, "y": row + 0.5, "hovertemplate": [templates[i] for i in back.tolist()], "meta": meta}
 
 
@@ -232,11 +239,15 @@ def _spread_hover_points(narrow: NDArray[np.bool_], levels: Floats) -> tuple[NDA
 
 
 def _chunk_hover_texts(
-    chunks: NDArray[np.void], full: NDArray[np.bool_], labels: Labels
+    chunks: NDArray[np.void], full: NDArray[np.bool_], labels: Labels, details: Details
 ) -> tuple[list[str], list[str]]:
     """The template of each chunk; and the texts they refer to: one per chunk, then the labels."""
     used, place = np.unique(chunks["label"], return_inverse=True)
+    threads = {
+        number: harmless(thread_text(details, number)) for number in np.unique(chunks["thread"]).tolist()
+    }
     columns = [chunks[name].tolist() for name in _FIELDS]
+    columns.append([threads[number] for number in chunks["thread"].tolist()])
     meta = [
         _full_hover_text(row) if whole else _short_hover_text(row)
         for whole, row in zip(full.tolist(), zip(*columns, strict=True), strict=True)
@@ -254,12 +265,12 @@ def _chunk_hover_texts(
 _KEPT_TEXTS = 1 << 14
 """Texts that are kept: a step changes one or two."""
 
-_FIELDS = ("in_use", "address", "size", "requested", "handle", "region", "born", "thread", "stream")
+_FIELDS = ("in_use", "address", "size", "requested", "handle", "region", "born", "stream")
 
 
 @lru_cache(_KEPT_TEXTS)
 def _full_hover_text(row: tuple[Any, ...]) -> str:
-    in_use, address, size, requested, handle, region, born, thread, stream = row
+    in_use, address, size, requested, handle, region, born, stream, thread = row
     place = f"bin {bin_of(size)}, chunk {handle} at {address:#x}, region {region}"
     if not in_use:
         return f"<b>free</b>, {exact_bytes(size)}<br>{place}"
@@ -634,13 +645,15 @@ def _region_frames_trace(visible: VisibleChunks) -> dict[str, Any]:
     return map_outline("region", pieces, visible.divisor, visible.theme.pool.line, 1)
 
 
-def hover_points(visible: VisibleChunks, labels: Labels, *, exact: bool) -> dict[str, Any]:
+def hover_points(
+    visible: VisibleChunks, labels: Labels, details: Details = NO_DETAILS, *, exact: bool
+) -> dict[str, Any]:
     """A trace of invisible points with hover texts."""
     chunks, part = visible.chunks, visible.part
     if exact:
-        points = points_in_pieces(chunks, visible.pieces, part, labels)
+        points = points_in_pieces(chunks, visible.pieces, part, labels, details)
     else:
-        points = points_on_grid(chunks, visible.rows, part, labels)
+        points = points_on_grid(chunks, visible.rows, part, labels, details)
     return invisible_points(points, visible.divisor)
 
 

@@ -1,8 +1,10 @@
 import re
+from threading import Thread
 
 import numpy as np
 from unit.figures.synthetic import KiB, MiB, PlainHeap
 
+import bfcviz
 from bfcviz.figures.region_map.rows import lay_out
 from bfcviz.figures.region_map.traces import MOST_FRAMES, MOST_TEXTS, points_in_pieces, points_on_grid
 from bfcviz.model import Model
@@ -104,3 +106,20 @@ def test_a_stack_of_torch_has_the_readers_lines_first_and_no_frame_of_the_alloca
         text for text in points_of(model, lay_out(model.regions()))["meta"] if text.startswith("models")
     )
     assert text.split("<br>")[1:] == [*own, "at::native::mul", "… 10 more"]
+
+
+def test_a_thread_has_its_name_in_the_texts_of_the_map_and_of_addresses_over_time():
+    kept = []
+    with bfcviz.watch(numpy=True, limit="16MiB", dashboard=False, capture="nothing") as w:
+        thread = Thread(target=lambda: kept.append(np.empty(KiB)), name="<loader>")
+        thread.start()
+        thread.join()
+    number = next(number for number, name in w.trace.origin.details["threads"].items() if name == "<loader>")
+    of_map = " ".join(text for each in bfcviz.draw("region_map", w.trace).data for text in each.meta or ())
+    over_time = " ".join(
+        text for each in bfcviz.draw("address_time", w.trace).data for text in each.hovertext or ()
+    )
+    for texts in (of_map, over_time):
+        assert f"thread {number}: &lt;loader&gt;, stream" in texts
+    model, rows = small_chunks(3)
+    assert "thread 0, stream" in points_of(model, rows)["meta"][0]
