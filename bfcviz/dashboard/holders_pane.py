@@ -40,7 +40,7 @@ from bfcviz.units import counted, exact_bytes, format_bytes, signed_bytes
 # What holders of a trace can be found by: only what tells its allocations apart.
 
 _KINDS_LAST: Final = 1 << 16
-"""Events after which the kinds are found again: they depend on lifetimes."""
+"""Events after which the lifetimes are found again, and the kinds, which depend on them."""
 
 _DETAILS: Final = ("stack", "shape", "data_type")
 _NUMBERS: Final = ("thread", "stream")
@@ -52,7 +52,8 @@ class PaneGroupings:
     Labels and events are looked at once: a growing trace may get more groupings.
 
     Attributes:
-        mostly_unnamed: whether most memory has no label, so that a list by label is one row that says nothing.
+        mostly_unnamed: whether most memory has no label, of a history none at any step that was shown: then a list by
+            label is one row that says nothing.
     """
 
     def __init__(self, trace: Trace, pool: int, marks: HolderMarkGrowth) -> None:
@@ -100,7 +101,10 @@ class PaneGroupings:
             self._found.add("kind")
         order = ("op", "kind", "stack", "phase", "shape", "data_type", "thread", "stream")
         found = [name for name in order if name in self._found]
-        return found if self.has_names and not self.mostly_unnamed else ["size", *found]
+        if self.has_names and not self.mostly_unnamed:
+            return found
+        lifetime = [] if holds_only_states(self._trace.origin.details) else ["lifetime"]
+        return ["size", *lifetime, *found]
 
     @property
     def has_names(self) -> bool:
@@ -108,8 +112,9 @@ class PaneGroupings:
         return bool(self._found & {"op", "stack"})
 
     def get(self, by: str) -> tuple[Grouping, bool]:
-        """A grouping, and whether it is a new one: later phases need one, and kinds after `_KINDS_LAST` events."""
-        versions = {"phase": self._marks.phases, "kind": len(self._trace) // _KINDS_LAST}
+        """A grouping, and whether it is a new one: later phases need one, others are made again by `_KINDS_LAST`."""
+        later = len(self._trace) // _KINDS_LAST
+        versions = {"phase": self._marks.phases, "kind": later, "lifetime": later}
         version = versions.get(by, 0)
         known = self._made.get(by)
         if known is not None and known[0] == version:
@@ -177,6 +182,7 @@ class PaneHolderCounts:
 
     Attributes:
         groupings: what they can be found by.
+        named: whether any memory had a name at a step that was counted.
     """
 
     def __init__(self, trace: Trace, pool: int) -> None:
@@ -184,6 +190,7 @@ class PaneHolderCounts:
         self._marks = HolderMarkGrowth(trace, pool)
         self.groupings = PaneGroupings(trace, pool, self._marks)
         self._indices: dict[str, tuple[HolderIndex, RunningCount]] = {}
+        self.named = False
         self._waste_known = requested_bytes_known(trace.origin.details, pool)
 
     def counts(self, model: Model) -> bool:
@@ -200,9 +207,13 @@ class PaneHolderCounts:
         """
         marks = self._marks.pair(model.step)
         self.groupings.update()
-        if holds_only_states(self.trace.origin.details):  # of a history it would differ from step to step
-            bytes_by_label = self._index("op")[1].at(model)[0]
-            self.groupings.mostly_unnamed = 2 * int(bytes_by_label[:1].sum()) > int(bytes_by_label.sum())
+        bytes_by_label = self._index("op")[1].at(model)[0]
+        unnamed, total = int(bytes_by_label[:1].sum()), int(bytes_by_label.sum())
+        self.named |= total > unnamed
+        is_state = holds_only_states(
+            self.trace.origin.details
+        )  # a share of a history would differ at each step
+        self.groupings.mostly_unnamed = 2 * unnamed > total if is_state else total > 0 and not self.named
         names = self.groupings.names
         index, running = self._index(by if by in names else names[0])
         by_code = running.at(model)
@@ -876,7 +887,7 @@ class HoldersPane:
             return
         unnamed = ""
         if names[:1] == ["size"]:
-            unnamed = _FEW_NAMES if counts and counts.groupings.has_names else _NO_NAMES
+            unnamed = _FEW_NAMES if counts and counts.named else _NO_NAMES
         self.head.value = head_html(by, names, self._kind, filtered, step + unnamed + _CLICK)
         if not found.total:
             self.body.value = _NOTHING

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from bfcviz.code_places import place_in_code, told_frames
 from bfcviz.errors import TraceError
 from bfcviz.events.labels import BEGINS, Labels, phase_ends
-from bfcviz.events.origin import thread_name
+from bfcviz.events.origin import holds_only_states, thread_name
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.model.equal_steps import step_marks
 from bfcviz.model.kinds import UNKNOWN as UNKNOWN_KIND
 from bfcviz.model.kinds import MemoryKinds
+from bfcviz.model.lifetimes import born_of
 from bfcviz.model.navigation import events_of
 from bfcviz.units import format_bytes
 
@@ -144,6 +146,92 @@ class PhasePaths:
 
 
 # ------------------------------------------------------------------------------
+# What tells memory without a name apart: its size, and how long it lived.
+
+
+class _Sizes:
+    """Numbers sizes in the order in which they are first seen."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+        self._sizes: list[int] = []
+
+    def numbers(self, records: NDArray[np.void]) -> NDArray[np.intp]:
+        """The number of the size of each record."""
+        sizes, place = np.unique(records["size"], return_inverse=True)
+        for size in sizes.tolist():
+            if size not in self._numbers:
+                self._numbers[size] = len(self._sizes)
+                self._sizes.append(size)
+        return np.array([self._numbers[size] for size in sizes.tolist()], np.intp)[place]
+
+    def path(self, number: int) -> Path:
+        """The size as text: sizes of the same text are one holder."""
+        return (f"chunks of {self.text(number)}",)
+
+    def text(self, number: int) -> str:
+        """The size alone."""
+        return format_bytes(self._sizes[number])
+
+
+_STEPS_LIVED: Final = {
+    0: "within one step",
+    1: "to the next step",
+    10: "2 to 10 steps",
+    None: "over 10 steps",
+}
+"""Steps of the program that memory lives at most -> what its group is called."""
+
+_EVENTS_LIVED: Final = {
+    100: "up to 100 events",
+    1_000: "up to 1,000 events",
+    10_000: "up to 10,000 events",
+    100_000: "up to 100,000 events",
+    None: "over 100,000 events",
+}
+"""The same in events, for a program without marks of its steps."""
+
+
+class _Lifetimes:
+    """Paths of how long memory lived in one heap, and below it its size; reads all events."""
+
+    def __init__(self, trace: Trace, pool: int) -> None:
+        self._sizes = _Sizes()
+        _, steps = step_marks(trace, pool)
+        lived = _STEPS_LIVED if len(steps) else _EVENTS_LIVED
+        kept = "until now" if trace.following else "until the end"
+        self._known = not holds_only_states(trace.origin.details)
+        self._texts = [kept, *lived.values()]
+        self._most = np.array([most for most in lived if most is not None])
+        found = [(np.zeros(0, np.uint64), np.zeros(0, np.uint64))]
+        for block in trace.blocks() if self._known else ():
+            at = np.flatnonzero((block["kind"] == Kind.FREE) & (block["pool"] == pool))
+            found.append((born_of(block, at), block["seq"][at]))
+        born, died = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        if len(steps):
+            length = np.searchsorted(steps, died) - np.searchsorted(steps, born)
+        else:
+            length = (died - born).astype(np.intp)
+        order = np.argsort(born)
+        self._born = born[order]
+        self._class = 1 + np.searchsorted(self._most, length[order])
+
+    def numbers(self, records: NDArray[np.void]) -> NDArray[np.intp]:
+        """The number of the path of each record in use: a chunk, a lifetime, or an ALLOCATE event."""
+        born = records["born"] if "born" in (records.dtype.names or ()) else records["seq"]
+        at = np.searchsorted(self._born, born)
+        is_freed = np.append(self._born, 0)[at] == born
+        is_freed &= at < len(self._born)
+        lived = np.where(is_freed, np.append(self._class, 0)[at], 0)
+        return self._sizes.numbers(records) * len(self._texts) + lived
+
+    def path(self, number: int) -> Path:
+        """How long it lived, then its size; (None,) where no history tells it."""
+        size, lived = divmod(number, len(self._texts))
+        return (self._texts[lived], self._sizes.text(size)) if self._known else (None,)
+
+
+# ------------------------------------------------------------------------------
 # Groupings.
 
 UNNAMED: Final = {
@@ -157,13 +245,14 @@ UNNAMED: Final = {
     "phase": "no phase",
     "kind": UNKNOWN_KIND,
     "size": "no size",
+    "lifetime": "unknown lifetime",
 }
 """What holders can be found by -> the name of the holder of all memory without it.
 
 A label may say why it has no stack (`no_stack` of its details): its memory then has that name instead.
 """
 
-SEPARATORS: Final = {"stack": " > ", "phase": " > "}
+SEPARATORS: Final = {"stack": " > ", "phase": " > ", "lifetime": ": "}
 """Between the parts of a path as text; for all others `/`."""
 
 
@@ -203,7 +292,7 @@ class Grouping:
 
 
 def grouping(trace: Trace, pool: int, by: str) -> Grouping:
-    """The grouping by one of `UNNAMED`; by phase or kind it reads all events.
+    """The grouping by one of `UNNAMED`; by phase, kind or lifetime it reads all events.
 
     Raises:
         ValueError: there is no such grouping; the message lists all.
@@ -222,6 +311,9 @@ def grouping(trace: Trace, pool: int, by: str) -> Grouping:
     if by == "size":
         sizes = _Sizes()
         return Grouping(by, sizes.numbers, sizes.path)
+    if by == "lifetime":
+        lifetimes = _Lifetimes(trace, pool)
+        return Grouping(by, lifetimes.numbers, lifetimes.path)
     if by in _BY_LABEL:
         labels, path = trace.labels, _BY_LABEL[by]
         return Grouping(by, lambda records: records["label"], lambda number: path(labels, number))
@@ -241,27 +333,6 @@ def grouping_of(trace: Trace, pool: int, by: str) -> Grouping:
     if found is None or found[0] != len(trace):
         found = known[pool, by] = len(trace), grouping(trace, pool, by)
     return found[1]
-
-
-class _Sizes:
-    """Numbers sizes in the order in which they are first seen: what tells memory without a name apart."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[int, int] = {}
-        self._sizes: list[int] = []
-
-    def numbers(self, records: NDArray[np.void]) -> NDArray[np.intp]:
-        """The number of the size of each record."""
-        sizes, place = np.unique(records["size"], return_inverse=True)
-        for size in sizes.tolist():
-            if size not in self._numbers:
-                self._numbers[size] = len(self._sizes)
-                self._sizes.append(size)
-        return np.array([self._numbers[size] for size in sizes.tolist()], np.intp)[place]
-
-    def path(self, number: int) -> Path:
-        """The size as text: sizes of the same text are one holder."""
-        return (f"chunks of {format_bytes(self._sizes[number])}",)
 
 
 def _group_by_line(labels: Labels, number: int) -> Path:

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.errors import TraceError
 from bfcviz.events.labels import phase_ends
+from bfcviz.events.mark_values import ALERT
 from bfcviz.events.origin import chunks_known, requested_bytes_known
 from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.extras import arrow
-from bfcviz.model.equal_steps import ALERT, plain_step_name, step_marks_name
+from bfcviz.model.equal_steps import plain_step_name, step_marks_name
 from bfcviz.model.grouping import UNNAMED, Grouping, Path, grouping
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import events_of
@@ -206,8 +207,8 @@ class RunningCount:
     def at(self, model: Model) -> NDArray[np.int64]:
         """The sums at the model's step, as `HolderIndex.count` gives them; all calls are for one heap of one trace."""
         step, before = model.step, self._step
-        # A FREE does not tell when its chunk was allocated, on which phase and kind depend.
-        is_counted_anew = self._index.how.by in {"phase", "kind"}
+        # A FREE does not tell when its chunk was allocated, on which phase, kind and lifetime depend.
+        is_counted_anew = self._index.how.by in {"phase", "kind", "lifetime"}
         if before is None or is_counted_anew or before < model.trace.first or abs(step - before) > _NEAR:
             self._sums = self._index.count(model.in_use())
         elif step != before:
