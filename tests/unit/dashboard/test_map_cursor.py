@@ -5,7 +5,7 @@ import re
 
 import pytest
 from unit.figures.region_map.drawn_map import at_step
-from unit.figures.synthetic import MiB, PlainHeap, busy_trace
+from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 
 from bfcviz.dashboard.map_cursor import MapCursor
 from bfcviz.errors import BfcvizError
@@ -53,6 +53,19 @@ def test_left_and_right_go_through_all_chunks_by_address(model):
     cursor.move(model, PLAIN, "right")
     for chunk in chunks[-2::-1]:
         cursor.move(model, PLAIN, "left")
+        assert chosen(cursor, model) == Selected.of(chunk)
+
+
+def test_they_go_from_the_end_of_a_row_or_a_region_to_the_next_address():
+    heap = PlainHeap(4 * KiB, regions=3, gap=4 * KiB)
+    for _ in range(9):
+        heap.allocate(KiB)
+    model, cursor = at_step(heap.trace(), len(heap.trace())), MapCursor()
+    chunks = model.chunks()
+    assert len(set(chunks["region"].tolist())) == 3
+    cursor.move(model, Look(selected=Selected.of(chunks[0])), "here")
+    for chunk in chunks[1:]:
+        cursor.move(model, PLAIN, "right")
         assert chosen(cursor, model) == Selected.of(chunk)
 
 
