@@ -4,7 +4,7 @@
 //     cp REPOSITORY/tests/make_plotly.mjs . && node make_plotly.mjs REPOSITORY/bfcviz/figures/plotly.min.js
 
 import { build } from "esbuild";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 
 const TRACES = ["bar", "heatmap", "image"]; // scatter is part of the core
 
@@ -34,3 +34,10 @@ await build({
   loader: { ".css": "empty" }, // of maps, which are not in it
   define: { global: "window", "define.amd": "false", "process.env.NODE_DEBUG": "false" },
 });
+
+// With each update plotly searches all possible attributes of each trace for arrays. Most traces of a dashboard are
+// hidden, and plotly uses no array of these: skipping them saves a fifth of the drawing.
+const FIND_ARRAYS = /(\.findArrayAttributes=function\((\w+)\)\{)/;
+const script = readFileSync(process.argv[2], "utf8");
+if (!FIND_ARRAYS.test(script)) throw new Error("plotly finds arrays elsewhere now");
+writeFileSync(process.argv[2], script.replace(FIND_ARRAYS, "$1if($2.visible===false)return[];"));

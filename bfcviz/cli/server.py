@@ -4,6 +4,7 @@ The page can send messages to its widgets; it cannot run code. It loads nothing 
 """
 
 import asyncio
+import gzip
 import ipaddress
 import json
 import logging
@@ -13,12 +14,14 @@ import signal
 import sys
 import tempfile
 import webbrowser
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from hashlib import sha256
 from html import escape
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -28,6 +31,7 @@ from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvision
 from tornado.web import HTTPError, RequestHandler, StaticFileHandler
 from traitlets.config import Config
 
+from bfcviz.cli.page_scripts import ENTRY, first_scripts
 from bfcviz.cli.standby import Standby
 from bfcviz.errors import BfcvizError
 from bfcviz.terminal import say
@@ -39,7 +43,9 @@ sys.modules.setdefault(_GRAMMAR, None)  # type: ignore[arg-type]  # Python then 
 from jupyter_server.auth.decorator import allow_unauthenticated  # noqa: E402
 from jupyter_server.auth.logout import LogoutHandler  # noqa: E402
 from voila.app import Voila  # noqa: E402
+from voila.paths import collect_static_paths  # noqa: E402
 from voila.tornado.handler import TornadoVoilaHandler  # noqa: E402
+from voila.utils import get_page_config, get_voila_labextensions_path  # noqa: E402
 
 FIRST_PORT: Final = 8866
 """Voila's default; other ports are tried if it is taken and no port was given."""
@@ -50,8 +56,9 @@ _IDLE_S: Final = 600
 _MAX_SOCKET_FOLDER: Final = 36
 """Longest path of a folder, in characters, whose socket names are valid on every system (at most 104)."""
 
-# Voila's template without what it loads from other servers: icons (its script contains them), MathJax, Mermaid; and
-# without its spinner, in whose place is the opening of the page.
+# Voila's template without what it loads from other servers: icons (its script contains them), MathJax, Mermaid; without
+# its spinner, in whose place is the opening of the page; and without its script and configuration, which the opening
+# has. Only the number of the kernel is missing there: what the configuration lacks is looked for in the `body`.
 _TEMPLATE: Final = """\
 {%- extends 'voila/templates/lab/index.html.j2' -%}
 {%- block notebook_css -%}
@@ -59,6 +66,15 @@ _TEMPLATE: Final = """\
 {{ super.super() }}
 {%- endblock notebook_css -%}
 {%- block html_head_js_mermaidjs -%}{%- endblock html_head_js_mermaidjs -%}
+{%- block any_cell scoped -%}
+<script>document.body.dataset.kernelId = {{ kernel_id | tojson }};</script>
+{{ super() }}
+{%- endblock any_cell -%}
+{%- block body_footer -%}
+</div></div>
+<script>window.voila_finish();</script>
+{{ super.super() }}
+{%- endblock body_footer -%}
 """
 
 _NO_SPINNER: Final = "{% macro css() %}{% endmacro %}{% macro html() %}{% endmacro %}"
@@ -84,6 +100,64 @@ new MutationObserver((_, observer) => {
 }).observe(document.documentElement, { childList: true, subtree: true });
 </script>
 """
+
+_SCRIPTS: Final = """\
+<script id="jupyter-config-data" type="application/json">CONFIG</script>
+<script>
+globalThis.PlotlyConfig = { MathJaxConfig: "local" };
+globalThis.bfcvizPlotly = new Map(); // see bfcviz/dashboard/figure_widget.js
+{
+  let begin = () => {
+    begin = () => {};
+    const [plotly] = ["PLOTLY.js", "FIRST.js"].map((src) =>
+      document.head.appendChild(Object.assign(document.createElement("script"), { src })));
+    plotly.addEventListener("load", () => bfcvizPlotly.set("DIGEST", Plotly));
+  };
+  requestAnimationFrame(() => setTimeout(() => begin())); // the first screen is painted before
+  document.addEventListener("DOMContentLoaded", () => begin()); // a hidden page paints nothing
+}
+</script>
+"""
+
+_EXTENSIONS: Final = ("@jupyter-widgets/jupyterlab-manager", "anywidget")
+"""The extensions of JupyterLab that the page needs beside Voila's own."""
+
+
+@dataclass(frozen=True)
+class _PageScripts:
+    """What this server adds to Voila's scripts: plotly's, and Voila's first ones in one file.
+
+    Attributes:
+        plotly, first: digests, by which a page finds them.
+        packed: digest -> the script, compressed.
+    """
+
+    plotly: str
+    first: str
+    packed: Mapping[str, bytes]
+
+
+@cache
+def page_scripts() -> "Future[_PageScripts]":
+    """The scripts; the first call begins to compress them, in a thread."""
+    return ThreadPoolExecutor(1).submit(_read_page_scripts)
+
+
+def _read_page_scripts() -> _PageScripts:
+    folders = map(Path, collect_static_paths(["voila", "nbconvert"], "lab"))
+    static = next(path for path in folders if (path / ENTRY).is_file())
+    roots = map(Path, get_voila_labextensions_path([]))
+    extensions = [root / name / "static" for root, name in product(roots, _EXTENSIONS)]
+    plotly = (Path(__file__).parents[1] / "figures" / "plotly.min.js").read_bytes()
+    first = first_scripts(static, extensions)
+    scripts = {sha256(each).hexdigest(): each for each in (plotly, first)}
+    packed = {digest: gzip.compress(script, _LEVEL) for digest, script in scripts.items()}
+    digest_of_plotly, digest_of_first = packed
+    return _PageScripts(digest_of_plotly, digest_of_first, packed)
+
+
+_LEVEL: Final = 4
+"""Of compression: 6 makes the scripts 4 % smaller and takes twice as long."""
 
 
 def opening(first_screen: str, theme: str) -> str:
@@ -159,7 +233,7 @@ class PageServer(Voila):  # type: ignore[misc]
             "fullStaticUrl": f"{static}{digest}",
         }
         page = {"first_bytes": self._first_bytes}
-        found = []
+        found: list[Any] = [(f"{self.base_url}{_OWN}/([0-9a-f]+).js", _OwnScript)]
         for pattern, handler, *rest in super().init_handlers():
             if handler is TornadoVoilaHandler:
                 found.append((pattern, _Page, {**rest[0], **page}))
@@ -209,7 +283,7 @@ class _Page(TornadoVoilaHandler):  # type: ignore[misc]
         if not path:  # any other is redirected
             self.set_header("Content-Type", "text/html; charset=utf-8")
             self.set_header("Cache-Control", "no-store")
-            yield self._first_bytes
+            yield self._first_bytes + self._scripts()
         try:
             async for piece in super().get_generator(path):
                 yield piece
@@ -218,6 +292,40 @@ class _Page(TornadoVoilaHandler):  # type: ignore[misc]
                 raise
             self.log.exception("the kernel of the page did not start")
             yield _kernel_failure_script(error)
+
+    def _scripts(self) -> str:
+        """The scripts of the page, as HTML; they need the configuration of the page."""
+        configuration = self.voila_configuration
+        config = get_page_config(self.base_url, self.settings, self.log, configuration)
+        config = configuration.page_config_hook(config)
+        own, found = f"{self.base_url}{_OWN}/", page_scripts().result()
+        scripts = _SCRIPTS.replace("PLOTLY", own + found.plotly, 1).replace("FIRST", own + found.first, 1)
+        scripts = scripts.replace("DIGEST", found.plotly, 1)
+        scripts = scripts.replace("CONFIG", json.dumps(config).replace("<", "\\u003c"), 1)
+        entries = [f"{each['name']}/{each['load']}" for each in config["federated_extensions"]]
+        hints = [
+            f'<link rel="preload" as="script" href="{escape(config["fullLabextensionsUrl"])}/{escape(each)}">\n'
+            for each in entries
+        ]
+        return "".join([*hints, scripts])
+
+
+_OWN: Final = "bfcviz"
+"""The folder of this server's own scripts."""
+
+
+class _OwnScript(RequestHandler):
+    """A script of `page_scripts`, by its digest. It is no secret."""
+
+    @allow_unauthenticated
+    def get(self, digest: str) -> None:
+        packed = page_scripts().result().packed.get(digest)
+        if packed is None:
+            raise HTTPError(404)
+        self.set_header("Content-Type", "text/javascript; charset=utf-8")
+        self.set_header("Content-Encoding", "gzip")
+        self.set_header("Cache-Control", _FOR_EVER)
+        self.finish(packed)
 
 
 class _Logout(LogoutHandler):
@@ -249,12 +357,14 @@ def _repaired_route_handler(handler: type[Any]) -> type[Any]:
     def set_headers(self: Any) -> None:
         handler.set_headers(self)
         if _DIGEST.search(self.request.path):
-            self.set_header("Cache-Control", "public, max-age=31536000, immutable")
+            self.set_header("Cache-Control", _FOR_EVER)
 
     # Tornado's plain error page: Jupyter's loads images from a folder that Voila does not configure.
     methods = {"get": get_or_404, "set_headers": set_headers, "write_error": RequestHandler.write_error}
     return type(handler.__name__, (handler,), methods)
 
+
+_FOR_EVER: Final = "public, max-age=31536000, immutable"
 
 _DIGEST: Final = re.compile(r"[./][0-9a-f]{8,}[./]")
 """In the paths of files that never change, since a digest of their content is part of their name."""
@@ -388,11 +498,7 @@ def settings(home: Path, address: Address, theme: str) -> Config:
                 "allow_theme_override": "NO",
                 "file_allowlist": [],
                 # Those that the page shows, of all that are installed: plotly's alone has 5 MB of script.
-                "extension_allowlist": [
-                    "@voila-dashboards/widgets-manager8",
-                    "@jupyter-widgets/jupyterlab-manager",
-                    "anywidget",
-                ],
+                "extension_allowlist": ["@voila-dashboards/widgets-manager8", *_EXTENSIONS],
             },
             # The kernel of this Python, even if others are installed under the same name.
             "KernelSpecManager": {"kernel_dirs": []},

@@ -10,6 +10,7 @@ output. It then waits for one line of JSON on its standard input: the arguments,
 It ends if there is none.
 """
 
+import gc
 import json
 import os
 import subprocess
@@ -101,6 +102,7 @@ class Standby:
 
 def stand_by(module: str, file: str) -> None:
     """Read the file, report, import what a page needs, wait for the request, be the kernel."""
+    gc.disable()  # what is imported and read here stays: searching it for garbage, again and again, finds none
     error, shown = None, None
     try:
         shown = import_module(module).prepare(file)
@@ -127,4 +129,6 @@ def stand_by(module: str, file: str) -> None:
     kernel.initialize()
     # ipywidgets found no kernel when it was imported. Without this a page asks for the state of each widget alone.
     import_module("ipywidgets").register_comm_target()
+    gc.freeze()
+    gc.enable()
     kernel.start()

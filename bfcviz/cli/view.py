@@ -96,8 +96,9 @@ def serve_view(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -
         file=sys.stderr,
     )
     try:
-        from bfcviz.cli.server import Address, is_loopback, serve  # noqa: PLC0415  an extra
+        from bfcviz.cli.server import Address, is_loopback, page_scripts, serve  # noqa: PLC0415  an extra
 
+        page_scripts()  # begins while the file is read
         standby.check()
         if standby.headline:
             say(standby.headline, file=sys.stderr)
@@ -184,10 +185,12 @@ def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
         trace = _trace_to_view(file)
         use_kinds(trace, kinds)
         pool, step = opening(trace)
-        return Inspector(trace, step=step, pool=pool, theme=theme)
+        inspector = Inspector(trace, step=step, pool=pool, theme=theme)
     except BfcvizError as error:
         say(f"bfcviz: error: {error}")
         return None
+    inspector.with_first_screen = False  # the page has it
+    return inspector
 
 
 def _ranks_to_view(file: str) -> "RankSet | None":

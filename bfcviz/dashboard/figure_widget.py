@@ -1,7 +1,6 @@
 """Plotly's FigureWidget, whose page only draws, and whose script is sent to the page once for all figures."""
 
 import gzip
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -40,20 +39,13 @@ from bfcviz.figures.view_options import Look
 
 import_renderers()  # before the widget, which needs them
 
-_FIND_ARRAYS: Final = re.compile(r"(\.findArrayAttributes=function\((\w+)\)\{)(?!if)")
-
-
-def _plotly_widget_module() -> str:
-    """Plotly's script as an ECMAScript module that leaves the page's own Plotly alone; see `OneWayFigureWidget`."""
-    script = _FIND_ARRAYS.sub(r"\1if(\2.visible===false)return[];", plotly_script())
-    return f"{script}\nexport default Plotly;\n"
-
 
 @cache
 def _packed_widget_module() -> tuple[bytes, str]:
-    """`_plotly_widget_module` as gzip, and its digest."""
-    script = _plotly_widget_module().encode()
-    return gzip.compress(script, mtime=0), sha256(script).hexdigest()
+    """Plotly's script as an ECMAScript module that leaves the page's own Plotly alone, as gzip; the script's digest."""
+    script = plotly_script()
+    module = f"{script}\nexport default Plotly;\n"
+    return gzip.compress(module.encode(), mtime=0), sha256(script.encode()).hexdigest()
 
 
 class PlotlyScript(widgets.Widget):  # type: ignore[misc]
@@ -61,7 +53,7 @@ class PlotlyScript(widgets.Widget):  # type: ignore[misc]
 
     Attributes:
         script: an ECMAScript module that exports plotly, as gzip.
-        digest: the same for equal scripts, in all kernels.
+        digest: the same for equal scripts, in all kernels; a page that has the script from elsewhere knows it by this.
     """
 
     # No defaults: ipywidgets leaves these out of a page that it saves.
@@ -107,9 +99,6 @@ class OneWayFigureWidget(go.FigureWidget):  # type: ignore[misc]
 
     The state that a page begins with is always the newest. Each update after it has a number, so that the page knows
     whether it has all; if not, it asks for the whole figure.
-
-    With each update plotly also searches all possible attributes of each trace for arrays. Most traces of a dashboard
-    are hidden, and plotly uses no array of these: skipping them saves a fifth of the drawing.
 
     Plotly also checks for each value that the trace has such a key, and calls those who listen to changes in Python.
     The keys are those of our own traces, and none listens: both take a third of the update in Python.
@@ -313,10 +302,16 @@ class FigureView:
     """
 
     def __init__(
-        self, panels: Mapping[str, Panel], layout: str, look: Look, *, step: int | None = None
+        self,
+        panels: Mapping[str, Panel],
+        layout: str,
+        look: Look,
+        width: int = _WIDTH,
+        *,
+        step: int | None = None,
     ) -> None:
         self.panels = dict(panels)
-        self._page, self.stage = self._lay(layout, look)
+        self._page, self.stage = self._lay(layout, look, width)
         self.widget: OneWayFigureWidget = unchecked(
             OneWayFigureWidget, self._page, config=_PAGE_CONFIG, step=step
         )

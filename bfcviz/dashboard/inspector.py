@@ -185,6 +185,7 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
     def __init__(self, trace: Trace, **traits: Any) -> None:
         self.lock = RLock()  # a kernel with subshells runs callbacks in threads
         self._closed, self._depth, self._changed = False, 0, False
+        self.with_first_screen = True
         self._trace, self._last = trace, len(trace)
         super().__init__(**{"_view_count": 0, **traits})
 
@@ -193,6 +194,10 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
         """Whether `close` was called."""
         return self._closed
 
+    def __repr__(self) -> str:
+        """What it shows; that of ipywidgets has all values of all its parts."""
+        return f"{type(self).__name__}({str(self._trace.path or '')!r}, step={self.step}, pool={self.pool})"
+
     def _display_(self) -> HTML:
         """What marimo shows: it has no ipywidgets, so the first screen, without the controls."""
         return HTML(f"{opening_card(self._trace).html}<p>{_ELSEWHERE}</p>")
@@ -200,7 +205,8 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         """Beside the widget the first screen, for programs that show a saved notebook without widgets."""
         bundle: dict[str, Any] = super()._repr_mimebundle_(**options)
-        if not self._closed and not self._trace.following and len(self._trace) <= _MOST_SAVED:
+        is_saved = self.with_first_screen and not self._closed and not self._trace.following
+        if is_saved and len(self._trace) <= _MOST_SAVED:
             bundle["text/html"] = f"{opening_card(self._trace).html}<p>{_SAVED}</p>"
         return bundle
 
@@ -462,12 +468,6 @@ def _handle_scroll(view: "Inspector", message: PageMessage) -> None:
     scrolled.scroll(message.whole("top"))
 
 
-def dispatch(view: "Inspector", content: Message) -> None:
-    """Run the handler of a message.
-
-    Raises:
-        BfcvizError: the message is invalid, or the action failed.
-        TraitError: the message asks for a step that does not exist.
 def _handle_scrub(view: "Inspector", message: PageMessage) -> None:
     if view.scrubbing is None:
         from bfcviz.dashboard.scrubbing import Scrubbing  # noqa: PLC0415  what it imports no first screen needs
@@ -476,6 +476,12 @@ def _handle_scrub(view: "Inspector", message: PageMessage) -> None:
     view.scrubbing.begin(view.panel_data, view.look, script=message.has("script"))
 
 
+def dispatch(view: "Inspector", content: Message) -> None:
+    """Run the handler of a message.
+
+    Raises:
+        BfcvizError: the message is invalid, or the action failed.
+        TraitError: the message asks for a step that does not exist.
     """
     message = PageMessage(content)
     if (do := message.text("do")) not in HANDLERS:
@@ -498,13 +504,13 @@ HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
     "select": _handle_select,
     "sort": _handle_sort,
     "scroll": _handle_scroll,
+    "scrub": _handle_scrub,
     "views": lambda view, message: view.set_trait("views", message.text("views")),
     "brush": _handle_brush,
     "details": _handle_details,
     "hover": _handle_hover,
     "holder": _handle_holder,
     "search": _handle_search,
-    "scrub": _handle_scrub,
     "ask": lambda view, message: view.set_trait(
         "wanted", message.whole("size") if message.has("size") else 0
     ),
@@ -546,6 +552,7 @@ class Inspector(ViewState):
         look: the other view options, such as the zoom and the selected chunk.
         moments: the two steps that the user brushed on the time strip; None: the whole trace.
         page_theme, width: theme and width of the page, sent by it.
+        with_first_screen: whether a notebook that is saved gets the first screen, for programs that show no widgets.
         lock: hold it to change anything from another thread.
         panel_data, view, stage, header, holders, chunk, fit, cursor, controls, chunk_list, event_list, export_row,
             below, page, player: its parts.
@@ -570,6 +577,7 @@ class Inspector(ViewState):
         self._auto_move = self._ended = False
         self._held = False  # a key is held: of the figure only the map follows
         self.moments: tuple[int, int] | None = None
+        self.scrubbing: Scrubbing | None = None
         # The heap, events read, the last failure.
         self._failed: tuple[tuple[Trace, int], int, int] | None = None
         # Set while a frame is drawn that changes only the map's image in the figure.
@@ -577,7 +585,6 @@ class Inspector(ViewState):
         self.controls = Controls([each.name for each in trace.origin.pools], self.act, self._ask)
         self.player = Player(self._advance, lambda: self.controls.show_playing(playing=False))
         self.fit, self.cursor = FitPane(), MapCursor()
-        self.scrubbing: Scrubbing | None = None
         self.header, self.holders, self.chunk = Header(), HoldersPane(self.compare_moments), ChunkPane()
         names = {"everything shown": EVERYTHING} | {kind.title: name for name, kind in FIGURES.items()}
         self.export_row = ExportRow(names, self.draw_for_export, self._code, self._page_without_kernel)
@@ -608,9 +615,10 @@ class Inspector(ViewState):
         self.add_class("bfcviz-dashboard")
         self.panel_data.model.seek(self.step)
         self._update_look()
-        self.view = FigureView(self._panels(), self.views, self.look, step=self.step)
+        self.view = FigureView(self._panels(), self.views, self.look, self.width, step=self.step)
         self._lay_out()
-        self._show()
+        self.stage.show(self.view.stage, self.views)
+        self._show_beside()
         self._listen()
 
     def _open(self) -> None:
@@ -620,7 +628,7 @@ class Inspector(ViewState):
 
     def _lay_out(self) -> None:
         panes = [self.holders.widget, self.chunk.widget]
-        self.stage = StageBox(self.view.widget, panes, self._trace.labels)
+        self.stage = StageBox(self.view.widget, panes, self._trace, self.pool)
         self.below = widgets.VBox(self._tables())
         self.page = PageWidget(self.receive)
         above = [self.header.widget, *self.controls.rows, self.fit.widget]
@@ -660,6 +668,11 @@ class Inspector(ViewState):
             self.stage.show(self.view.stage, self.views)
         else:
             self.view.show_image("region_map", self._map_image, step=self.step)
+        self._show_beside()
+
+    def _show_beside(self) -> None:
+        """Show `step` and `look` in everything but the figure."""
+        model = self.panel_data.model
         self._show_controls()
         self.fit.show(model, self.look)
         self.cursor.show(model, self.look)
@@ -669,6 +682,8 @@ class Inspector(ViewState):
             self.holders.show(model, self.look, self.panel_data.colours(self.look), at_step)
             self.show_growth()
             self.chunk.show(model, self.look)
+            if self.scrubbing is not None:
+                self.scrubbing.show(self.panel_data, self.look)
         self._show_table()
 
     def show_growth(self) -> None:
@@ -682,8 +697,6 @@ class Inspector(ViewState):
         if self._held:
             return self.panel_data.held_map(look)
         return self.panel_data.panels(names_in(self.views), look)
-            if self.scrubbing is not None:
-                self.scrubbing.show(self.panel_data, self.look)
 
     def _show_controls(self) -> None:
         first, controls = self._trace.first, self.controls

@@ -27,10 +27,11 @@ def is_drawn_by_it(traces: Iterable[go.Trace]) -> bool:
 
 
 # ------------------------------------------------------------------------------
-# Plotly's renderers and widget, imported without nbformat.
+# Plotly's renderers and widget, imported without nbformat and kaleido.
 #
 # Plotly imports nbformat beside them and asks only for its version. With nbformat come jsonschema and a parser of
-# web addresses that builds its grammar at import: as long as all other imports of an Inspector together.
+# web addresses that builds its grammar at import: as long as all other imports of an Inspector together. With kaleido,
+# which is needed for files of images only, comes what starts a browser: 0.1 s.
 
 RENDERERS: Final = "plotly.io._renderers"
 
@@ -38,5 +39,5 @@ RENDERERS: Final = "plotly.io._renderers"
 def import_renderers() -> None:
     """Import plotly's renderers; its `show` and `FigureWidget` then use these."""
     if RENDERERS not in sys.modules:
-        with imported_on_first_use("nbformat"):
+        with imported_on_first_use("nbformat"), imported_on_first_use("kaleido"):
             import_module(RENDERERS)

@@ -55,6 +55,7 @@ def test_the_page_shows_an_inspector_of_the_file(tmp_path, capsys):
     exec("\n".join(lines), names)  # noqa: S102  bfcviz made this code
     shown = eval(last, names)  # noqa: S307
     assert isinstance(shown, bfcviz.Inspector)
+    assert "text/html" not in shown._repr_mimebundle_()  # the page has its first screen
     assert view.dashboard(str(tmp_path / "gone.parquet"), "light") is None
     rules = tmp_path / "rules.txt"
     rules.write_text("no rule")
@@ -337,6 +338,7 @@ def test_a_page_whose_kernel_does_not_start_says_so(monkeypatch):
     page._first_bytes = server.opening("the first screen", "light")
     page.application = SimpleNamespace(settings={})
     monkeypatch.setattr(server._Page, "set_header", lambda *_: None)
+    monkeypatch.setattr(server._Page, "_scripts", lambda _: "")
 
     async def sent():
         return "".join([piece async for piece in page.get_generator()])

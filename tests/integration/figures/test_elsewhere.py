@@ -79,5 +79,6 @@ def test_a_trace_that_grows_or_is_large_saves_no_screen(monkeypatch):
     growing = trace_of(heap)
     assert growing.following
     assert "text/html" not in bfcviz.Inspector(growing)._repr_mimebundle_()
+    assert len(repr(bfcviz.Inspector(growing))) < 100
     monkeypatch.setattr("bfcviz.dashboard.inspector._MOST_SAVED", len(LOG) - 1)
     assert "text/html" not in bfcviz.Inspector(LOG)._repr_mimebundle_()
