@@ -52,6 +52,7 @@ from bfcviz.model import Model
 from bfcviz.model.trace_from_source import trace_of
 
 IN_ONE_PROCESS = ("rings", "recorded", "full", "removed", "observed")
+PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 WAYS = (*IN_ONE_PROCESS, "killed", "stopped")
 ROUNDS = 400  # operations of a thread
 MOST_THREADS = 4  # of one process
@@ -458,7 +459,8 @@ def _with_child(rng, folder, *, is_killed):
 
 
 def _record(rng, folder, shared, done):
-    """A child's life."""
+    """A child's life, which ends with its parent's: a stopped orphan would keep the pipes of the soak open for ever."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     with Recording(folder) as recording:
         work = Work(rng, lambda: recording.log, recording.labels)
         shared.begun = 1

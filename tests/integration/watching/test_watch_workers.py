@@ -73,7 +73,8 @@ def details(trace):
 
 def run_everywhere(client, sizes):
     """Hold an array of each size, every second one in each worker; returns the process of each."""
-    addresses = sorted(client.scheduler_info()["workers"])
+    client.wait_for_workers(2)  # a test before may have killed one
+    addresses = sorted(client.ncores())  # asked of the scheduler; what the client knows may be older
     tasks = [
         client.submit(hold, size, workers=[addresses[number % len(addresses)]], pure=False)
         for number, size in enumerate(sizes)
