@@ -1,7 +1,7 @@
 """The scripts that a page of Voila begins with, in one file: it asks for more than 60 otherwise, one after another.
 
-They were made by webpack. A chunk, such as `1621.voila.js`, only puts its modules into an array, and whoever needs them
-finds them there; what is missing is loaded as before. So a file with too few chunks costs time and nothing else.
+Webpack made them. A chunk, such as `1621.voila.js`, only puts its modules into an array, and the code that needs
+them finds them there; what is missing is loaded as before. So a file with too few chunks costs time and nothing else.
 """
 
 import re
