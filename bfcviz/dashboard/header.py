@@ -411,7 +411,8 @@ def _step_line_html(model: Model, search: EventSearch | None, numbers: Numbers, 
     paragraphs = "".join(f"<p>{harmless(text, _LONGEST)}</p>" for text in long)
     return (
         f'<details{" open" * is_open}><summary data-bfcviz=\'{{"do":"details"}}\'>'
-        f'<b data-bfcviz-step="{model.step}">step {model.step:,} of {len(trace):,}</b>: {line} '
+        f'<b data-bfcviz-step="{model.step}" data-bfcviz-last="{len(trace)}">'
+        f"step {model.step:,} of {len(trace):,}</b>: {line} "
         f'<span class="file">· {_header_file_name(trace)}</span>'
         f'<span class="more">{"less" if is_open else "details"}</span></summary>{paragraphs}</details>'
     )

@@ -396,7 +396,8 @@ function strip_of(plot) {
   const ends = trace.x?.length ? [axis.d2p(trace.x[0]), axis.d2p(trace.x[trace.x.length - 2])] : null;
   const at_step = plot.data.find((each) => each.name === "this step" && each.xaxis === trace.xaxis);
   const step = Number(plot.dataset.bfcvizStep);
-  return { plot, subplot, axis, ends, line: at_step?.x?.[0] === step ? axis.d2p(step) : null };
+  const line = at_step?.meta === "step" && at_step.x?.[0] === step ? axis.d2p(step) : null;
+  return { plot, subplot, axis, ends, line };
 }
 
 // What a drag has chosen so far; it stays until the figure shows it.

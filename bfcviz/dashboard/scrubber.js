@@ -70,11 +70,13 @@ export class Scrubber extends HeapView {
       const copy = original.cloneNode(true);
       original.classList.add("bfcviz-scrubbed");
       original.after(copy);
+      // Of the step that Python drew: the bars of its request, the paragraphs on its event.
+      for (const each of copy.querySelectorAll(".bfcviz-bars, p")) each.remove();
       return copy;
     });
     const traces = plot._fullData.filter(({ name, visible }) => name === "this step" && visible === true);
     const subplot = ({ xaxis, yaxis }) => xaxis + yaxis;
-    const on_steps = traces.filter(({ x }) => x.length && x[0] === drawn); // else their axis is time
+    const on_steps = traces.filter(({ x, meta }) => meta === "step" && x[0] === drawn); // else the axis is time
     this.shown = {
       plot,
       input: this.root.querySelector("input[type=number]"), // the step
@@ -160,9 +162,9 @@ export class Scrubber extends HeapView {
       tile.querySelector("b").textContent = format_bytes(size);
       tile.lastElementChild.textContent = below;
     }
-    const [step, text] = [document.createElement("b"), `: ${this.event_text()}`];
+    const [step, text] = line.querySelector("summary").childNodes;
     step.textContent = `step ${counted(this.step)} of ${counted(data.trace_last)}`;
-    line.replaceChildren(step, text);
+    text.data = `: ${this.event_text()} `;
     this.shown.input.value = this.step;
   }
 }

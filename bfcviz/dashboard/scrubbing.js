@@ -7,6 +7,7 @@
 
 const WALKS = { ArrowLeft: -1, ArrowRight: 1 };
 const GIVE_UP_MS = 15_000; // without a figure of the step: what Python last drew is shown again
+const ANSWER_MS = 1000; // what only Python answers takes no longer: a step of the page must not overtake it
 
 function scrubbing(root, model, send, signal) {
   let scrubber = null;
@@ -16,7 +17,9 @@ function scrubbing(root, model, send, signal) {
   let target = null; // the step that the page shows or asks for; null: it shows what Python drew
   let requested = null; // the step that Python was asked for, until its figure is there
   let moving = false; // a key or the mouse is held
+  let left = -Infinity; // when Python was last told something that only it answers
   let timer = 0;
+  let overtaken = 0; // timer: a figure of another step came while one was awaited
 
   const ask = () => {
     if (asked || refused) return;
@@ -25,44 +28,58 @@ function scrubbing(root, model, send, signal) {
   };
   const end = () => {
     clearTimeout(timer);
+    clearTimeout(overtaken);
+    overtaken = 0;
     scrubber?.hide();
     target = requested = null;
   };
+  const at = () => root.querySelector(".bfcviz-step-line [data-bfcviz-step]")?.dataset ?? {}; // Python
+  const drawn_step = () => Number(root.querySelector(".bfcviz-figure")?.dataset.bfcvizStep ?? NaN);
   const request = () => {
     if (requested !== null || target === null) return;
+    if (target === drawn_step()) {
+      if (!moving) end();
+      return;
+    }
     requested = target;
     send({ do: "step", step: target });
     clearTimeout(timer);
     timer = setTimeout(end, GIVE_UP_MS);
   };
-  const show = (step) => {
-    target = step;
-    scrubber.show(step);
+  // Let Python go on from the step shown.
+  const hand_over = () => {
+    if (target !== null && target !== requested) send({ do: "step", step: target });
+    end();
   };
-  const drawn_step = () => Number(root.querySelector(".bfcviz-figure")?.dataset.bfcvizStep ?? NaN);
+  const leave = () => {
+    hand_over();
+    left = performance.now();
+  };
   const drawn = () => {
-    const step = drawn_step();
-    if (step === requested) requested = null;
-    if (target === null) return;
-    if (step !== target && !moving) request();
-    if (step === target && !moving) end();
+    if (drawn_step() === requested) requested = null;
+    if (moving && scrubber?.shown) {
+      scrubber.hide(); // it lay over the figure before
+      scrubber.show(target);
+    } else if (requested === null) request();
+    else if (!moving) overtaken ||= setTimeout(end, ANSWER_MS);
   };
   root.addEventListener("bfcviz-drawn", drawn, { signal });
+  root.addEventListener("mousedown", leave, { signal, capture: true });
 
   const take = async ({ scrub, data, module }) => {
     if (scrub === "none") {
-      end();
+      if (scrubber) end(); // it was of another heap
       [asked, refused, scrubber] = [false, true, null];
     }
     if (scrub === "look") await scrubber?.take_look(JSON.parse(data));
     if (scrub !== "events" || !asked) return; // another view of this dashboard asked
     if (module) script ??= imported(module);
     const { Scrubber } = await script;
-    const before = target;
-    end();
-    scrubber = await Scrubber.read(JSON.parse(data), root);
-    root.dataset.bfcvizScrubs = `${scrubber.data.first} ${scrubber.data.last}`;
-    if (moving && before !== null && scrubber.has(before)) show(before);
+    const made = await Scrubber.read(JSON.parse(data), root);
+    scrubber?.hide();
+    scrubber = made;
+    root.dataset.bfcvizScrubs = `${made.data.first} ${made.data.last}`;
+    if (moving && target !== null && made.ready && made.has(target)) made.show(target);
   };
   let taking = Promise.resolve(); // one message after the other
   const on_message = (message) => {
@@ -71,15 +88,14 @@ function scrubbing(root, model, send, signal) {
   model.on("msg:custom", on_message);
   signal.addEventListener("abort", () => {
     model.off("msg:custom", on_message);
-    clearTimeout(timer);
+    for (const each of [timer, overtaken]) clearTimeout(each);
   });
 
   const release = () => {
     refused = false;
     if (!moving) return;
     moving = false;
-    if (target === drawn_step()) end();
-    else request();
+    request();
   };
   for (const type of ["keyup", "blur"]) addEventListener(type, release, { signal, capture: true });
 
@@ -87,17 +103,21 @@ function scrubbing(root, model, send, signal) {
     // Show the step before or after; false: Python must.
     key(event) {
       const way = WALKS[event.key];
-      if (!way) return false;
-      const shown = target ?? Number(root.querySelector(".bfcviz-step-line [data-bfcviz-step]")?.dataset.bfcvizStep);
-      const step = scrubber?.ready ? scrubber.beside(shown, way) : null;
+      if (!way) {
+        leave();
+        return false;
+      }
+      const has_figure = !Number.isNaN(drawn_step());
+      const may = scrubber?.ready && has_figure && performance.now() - left > ANSWER_MS;
+      const step = may ? scrubber.beside(target ?? Number(at().bfcvizStep), way) : null;
       if (step === null) {
-        if (target !== null) send({ do: "step", step: target }); // Python goes on from there
-        end();
-        if (scrubber?.ready) [asked, scrubber] = [false, null]; // the step is outside of the events that the page has
+        hand_over();
+        if (may) [asked, scrubber] = [false, null]; // the step is outside of the events that the page has
         if (event.repeat) ask();
         return false;
       }
-      show(step);
+      target = step;
+      scrubber.show(step);
       moving = event.repeat;
       if (!moving) request();
       return true;
@@ -106,9 +126,9 @@ function scrubbing(root, model, send, signal) {
     drag(position) {
       ask();
       moving = true;
-      const step = Math.round(position);
-      if (scrubber?.ready && scrubber.has(step)) return show(step);
-      target = step;
+      target = Math.min(Math.round(position), Number(at().bfcvizLast)); // the strip ends after the last step
+      if (scrubber?.ready && scrubber.has(target)) return scrubber.show(target);
+      scrubber?.hide();
       return request();
     },
     drop: release,

@@ -196,6 +196,7 @@ def step_line(step_axis: StepAxis, step: int | None, top: float, theme: Theme) -
     return {
         **LINES,
         "name": "this step",
+        "meta": step_axis.axis,
         "x": np.array([position, position]),
         "y": np.array([0.0, top]),
         "line": {"color": theme.highlight, "width": 2},

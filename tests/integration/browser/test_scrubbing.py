@@ -159,3 +159,41 @@ def test_the_line_at_the_step_is_dragged_on_the_strip(view):
     assert view.view.evaluate(HEADER) == shown
     assert abs(view.step() - 2500) < 100
     assert view.get("look.steps") == window  # it was not brushed
+
+
+def test_before_the_first_step_there_is_nothing_to_wait_for(view):
+    send_events_around(view, 0)
+    for step in (0, 0):
+        view.key("ArrowLeft")
+        view.wait_for_step(step)
+    view.view.locator(".bfcviz-scrub").wait_for(state="detached", timeout=5000)
+
+
+def test_a_step_does_not_overtake_a_key_that_only_python_answers(view):
+    send_events_around(view, 1500)
+    with stopped_kernel(view):
+        view.key("Home")
+        view.key("ArrowRight")
+    view.wait_for_step(1)
+    assert view.step() == 1
+
+
+def test_the_line_is_dragged_past_the_events_of_the_page_and_the_end_of_the_trace(view):
+    send_events_around(view, 500)
+    (x, _), (_, y) = (view.at("strip", *place) for place in ((0, 0), (0, 0.5)))
+    line = view.page.evaluate(
+        "([plot, n]) => plot._fullLayout[`xaxis${n}`].d2p(501)", [view.plot(), view.number("strip")]
+    )
+    width = view.area("strip")[2]
+    view.page.mouse.move(x + line, y)
+    view.page.mouse.down()
+    view.page.mouse.move(x + line + 10, y, steps=3)
+    view.page.mouse.move(x + width / 2, y, steps=3)
+    view.page.wait_for_function(
+        "view => Number(view.querySelector('.bfcviz-figure').dataset.bfcvizStep) > 20_000",
+        arg=view.view.element_handle(),
+    )
+    assert view.view.locator(".bfcviz-scrub").count() == 0  # the page has no events there
+    view.page.mouse.move(x + width - 1, y, steps=3)
+    view.page.mouse.up()
+    wait_for_python(view, view.get("_last"))
