@@ -35,6 +35,7 @@ class Scrubbing:
         self._sent: object = None  # the heap that the page has
         self._owned: NDArray[np.void] | None = None  # the chunks in use that it may show
         self._shown: object = None  # the look that it has
+        self._refused: object = None  # the heap and the look that it cannot draw
 
     def begin(self, heap: PanelData, look: Look, *, script: bool) -> None:
         """Send the events around the step, where the page can show them as Python does.
@@ -47,18 +48,21 @@ class Scrubbing:
         trace, model = heap.trace, heap.model
         details = trace.origin.details
         whole = regions_known(details, model.pool) and requested_bytes_known(details, model.pool)
-        if trace.following or holds_only_states(details) or not whole:
+        asked = (trace, model.pool, self._key(heap, look))
+        if trace.following or holds_only_states(details) or not whole or asked == self._refused:
             return self._refuse()
         first = max(min(model.step - _MOST_EVENTS // 2, len(trace) - _MOST_EVENTS), trace.first)
         try:
             data, owned = page_heap(model, first, min(first + _MOST_EVENTS, len(trace)))
         except BfcvizError:  # addresses that a page cannot compute
+            self._refused = asked
             return self._refuse()
         self._sent, self._owned = (trace, model.pool), owned
         drawn = self._look(heap, look)
         if not drawn["same"]:
+            self._refused = asked
             return self._refuse()
-        self._shown = self._key(heap, look)
+        self._shown = asked[-1]
         data |= {"trace_first": trace.first, "trace_last": len(trace), "groupings": [], "look": drawn}
         module = {"module": _scrubber_module()} if script else {}
         return self._send({"scrub": "events", "data": page_json(data), **module})

@@ -7,8 +7,9 @@ import pytest
 from shared import sample_trace
 from unit.figures.synthetic import busy_trace
 
-from bfcviz.dashboard import Inspector
+from bfcviz.dashboard import Inspector, scrubbing
 from bfcviz.dashboard.scrubbing import Scrubbing
+from bfcviz.exporters.interactive_page import page_heap
 from bfcviz.figures.colouring import faded
 
 
@@ -84,6 +85,18 @@ def test_what_only_python_draws_is_asked_of_python(view, change):
         setattr(view, name, value)
     view.receive({"do": "scrub"})
     assert view.sent == [{"scrub": "none"}]
+
+
+def test_a_heap_is_read_once_for_a_look_that_only_python_draws(view, monkeypatch):
+    read = []
+    monkeypatch.setattr(scrubbing, "page_heap", lambda *given: read.append(given) or page_heap(*given))
+    view.colour = "age"
+    for _ in range(3):
+        view.receive({"do": "scrub"})
+    assert len(read) == 1
+    view.colour = "state"
+    view.receive({"do": "scrub"})
+    assert (len(read), sent(view)[0]["scrub"]) == (2, "events")
 
 
 def test_a_search_ends_it_and_its_end_begins_it_again(view):
