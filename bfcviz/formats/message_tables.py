@@ -886,7 +886,11 @@ HOST: Final = (
 BY_SIGNAL: Final = frozenset({"host-signal", "host-sigkill", "host-exit", "host-shell"})
 """Texts that say only that a process was ended by SIGKILL."""
 
-LEAST: Final = (frozenset({"status-exhausted", "host-nvidia", "host-ray-lost"}), BY_SIGNAL)
+LEAST: Final = (
+    frozenset({"status-exhausted", "host-nvidia", "host-ray-lost"}),
+    frozenset({"status-limit"}),  # programs try again
+    BY_SIGNAL,
+)
 """Weak texts that count only where no other weak one stands, those that say least first."""
 
 CALLS: Final = {
@@ -1504,6 +1508,7 @@ PROGRAMS: Final = (
                 ("larger than max ({skip} vs {number})", "({skip} vs. {number})"),
             ),
         ),
+        is_weak=True,
     ),
     Message(
         "status-exhausted",

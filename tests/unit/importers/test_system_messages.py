@@ -1002,6 +1002,15 @@ def test_a_signal_hides_no_text_that_says_more(other):
         assert failure.stated.text == other
 
 
+def test_a_quota_that_is_asked_again_hides_no_lack_of_memory():
+    quota = "ClientError: 429 RESOURCE_EXHAUSTED. Trying again in 3 s"
+    for other in ("RuntimeError: CUDA error: out of memory", "Exit Code: 137"):
+        (failure,) = read(f"{quota}\nstep 1\n{other}").failures
+        assert failure.stated.text == other
+    (failure,) = read(quota).failures
+    assert failure.judgement.cause == "not_lack_of_memory"
+
+
 def test_the_error_of_pytorch_before_that_of_its_server():
     text = next(text for text, framework, *_ in TEXTS if framework == "TensorRT-LLM")
     (failure,) = read(
