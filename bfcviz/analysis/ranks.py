@@ -862,9 +862,13 @@ def rank_set(
     ranks: Sequence[Rank], source: str, read: Callable[[Path | str], Trace], by: str = "op"
 ) -> RankSet:
     """The set of these ranks, the worst first; without a number in any name or recording, ranks count in order."""
-    failed = {rank.place.rank for rank in ranks if rank.failures}
-    silent = [rank for rank in ranks if not (rank.failures or rank.has_heap or rank.problem)]
-    ranks = [rank for rank in ranks if rank not in silent or rank.place.rank not in failed - {None}]
+    failed = {rank.place.rank for rank in ranks if rank.failures} - {None}
+    # Of a rank with several logs, those that tell of nothing are left out.
+    ranks = [
+        rank
+        for rank in ranks
+        if rank.failures or rank.has_heap or rank.problem or rank.place.rank not in failed
+    ]
     if ranks and all(rank.place.rank is None for rank in ranks):
         ranks = [
             replace(rank, place=replace(rank.place, rank=number, rank_from="order"))
