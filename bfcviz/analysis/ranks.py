@@ -660,7 +660,7 @@ class RankSet:
         if not any(rank.has_failed or rank.has_heap for rank in self.known):
             lines += [
                 f"{rank.name}: no message that bfcviz knows: look there first, and in dmesg of its machine; its log "
-                f"ends with: {shortened_name(rank.last_line, _LONGEST)}"
+                + (f"ends with: {shortened_name(rank.last_line, _LONGEST)}" if rank.last_line else "is empty")
                 for rank in silent[:_MOST_FAILURES]
             ]
         return lines

@@ -1693,7 +1693,7 @@ def _lost_rank_verdict(found: StatedFailure) -> Judgement:
     missing = sorted(set(range(max(found.ranks, default=0))) - set(found.ranks))
     where = ""
     if 0 < len(missing) <= len(found.ranks) // 4:
-        named = "rank " + listed(list(map(str, missing)))
+        named = f"rank{'s' * (len(missing) > 1)} {listed(list(map(str, missing)))}"
         where = f" Of the ranks below {max(found.ranks)} only {named} did not tell so: look there first."
     return Judgement(
         StatedCause.CONSEQUENCE,

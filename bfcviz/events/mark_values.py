@@ -4,6 +4,7 @@ A program measures something with a mark, such as a loss or the length of a queu
 """
 
 import struct
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from operator import index
@@ -78,13 +79,13 @@ def measured_names(labels: Labels, marks: Events) -> set[str]:
     These are the names with a float64, and those with several whole numbers of which one is not 0: a mark without a
     value has 0, and a single number is more likely the size of something in a report.
     """
-    names = {label: labels.name(label) for label in np.unique(marks["label"]).tolist()}
-    found = {names[label] for label in float_labels(labels, marks["label"])}
-    for name in set(names.values()) - found:
-        sizes = marks["size"][np.isin(marks["label"], [label for label in names if names[label] == name])]
-        if len(sizes) > 1 and sizes.any():
-            found.add(name)
-    return found
+    found = {labels.name(label) for label in float_labels(labels, marks["label"])}
+    numbers, counts = np.unique(marks["label"], return_counts=True)
+    above = np.isin(numbers, marks["label"][marks["size"] > 0])
+    several = Counter[str]()
+    for label, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+        several[labels.name(label)] += count
+    return found | {name for label in numbers[above].tolist() if several[name := labels.name(label)] > 1}
 
 
 def mark_value(labels: Labels, label: int, size: int) -> int | float:

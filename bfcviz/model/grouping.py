@@ -202,7 +202,7 @@ class _Lifetimes:
         kept = "until now" if trace.following else "until the end"
         self._known = not holds_only_states(trace.origin.details)
         self._texts = [kept, *lived.values()]
-        self._most = np.array([most for most in lived if most is not None])
+        most = np.array([each for each in lived if each is not None])
         found = [(np.zeros(0, np.uint64), np.zeros(0, np.uint64))]
         for block in trace.blocks() if self._known else ():
             at = np.flatnonzero((block["kind"] == Kind.FREE) & (block["pool"] == pool))
@@ -213,16 +213,15 @@ class _Lifetimes:
         else:
             length = (died - born).astype(np.intp)
         order = np.argsort(born)
-        self._born = born[order]
-        self._class = 1 + np.searchsorted(self._most, length[order])
+        never = np.array([np.iinfo(np.uint64).max], np.uint64)  # after the last one
+        self._born = np.concatenate([born[order], never])
+        self._class = np.append(1 + np.searchsorted(most, length[order]), 0).astype(np.uint8)
 
     def numbers(self, records: NDArray[np.void]) -> NDArray[np.intp]:
         """The number of the path of each record in use: a chunk, a lifetime, or an ALLOCATE event."""
         born = records["born"] if "born" in (records.dtype.names or ()) else records["seq"]
         at = np.searchsorted(self._born, born)
-        is_freed = np.append(self._born, 0)[at] == born
-        is_freed &= at < len(self._born)
-        lived = np.where(is_freed, np.append(self._class, 0)[at], 0)
+        lived = np.where(self._born[at] == born, self._class[at], 0)
         return self._sizes.numbers(records) * len(self._texts) + lived
 
     def path(self, number: int) -> Path:

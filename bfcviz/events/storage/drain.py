@@ -167,7 +167,8 @@ class Drain:
             self._keyframes.append(place)
         if self._keep is not None:
             self._drop_oldest(self._out.tell() - self._keep)
-        self._labels.pack()
+        with suppress(OSError, FileError):  # without it their file grows
+            self._labels.pack()
         return True
 
     def _drop_oldest(self, begin: int) -> None:

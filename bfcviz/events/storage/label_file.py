@@ -36,6 +36,7 @@ _LEAST: Final = 1 << 16
 _PIECE: Final = 1 << 20
 _MOST: Final = _PIECE + MAX_LABEL_BYTES
 _PAGE: Final = 4096
+"""A piece has more bytes of lines: a file of smaller ones would take a reader much time and memory."""
 
 
 class LabelPiece(NamedTuple):
@@ -87,20 +88,24 @@ class LabelFile:
             self._pieces.append(piece)
 
     def _part(self, file: FileIO, start: int) -> bytes:
+        """Bytes from a place on: the rest of a piece, or what the first file has there."""
+        size = _PIECE
+        if start < self.stop:
+            piece = self._pieces[bisect_right(self._pieces, start, key=lambda piece: piece.first) - 1]
+            if lines := self._unpacked(piece):
+                return lines[start - piece.first :]
+            size = min(size, piece.stop - start)  # it is damaged: the next one may be whole
         file.seek(start)
-        part = file.read(_PIECE) or b""  # /proc/kmsg has none for now
-        if b"\0" in part:
-            if start >= self.stop:
-                self.refresh()
-            return self._unpacked(start) or part
+        part = file.read(size) or b""  # /proc/kmsg has none for now
+        if b"\0" in part and start >= self.stop:
+            self.refresh()
+            if start < self.stop:
+                return self._part(file, start)
         return part
 
-    def _unpacked(self, start: int) -> bytes:
-        """The lines from a place on that are in one piece; empty where none has them, or it is damaged."""
-        number = bisect_right(self._pieces, start, key=lambda piece: piece.first) - 1
-        if self._packed is None or number < 0 or start >= self._pieces[number].stop:
-            return b""
-        piece = self._pieces[number]
+    def _unpacked(self, piece: LabelPiece) -> bytes:
+        """The lines of a piece; empty where it is damaged."""
+        assert self._packed is not None
         inflate = zlib.decompressobj()
         try:
             lines = inflate.decompress(
@@ -109,7 +114,7 @@ class LabelFile:
         except zlib.error:
             return b""
         is_whole = len(lines) == piece.stop - piece.first and zlib.crc32(lines) == piece.checksum
-        return lines[start - piece.first :] if is_whole else b""
+        return lines if is_whole else b""
 
     def _piece_at(self, file: OpenFile, place: int) -> LabelPiece | None:
         """The piece that begins at a place of the packed file; None where it is not whole, or none."""
@@ -117,7 +122,7 @@ class LabelFile:
         if len(data) < _HEADER.size or not data.startswith(_MAGIC):
             return None
         _, first, size, packed, checksum, check = _HEADER.unpack(data)
-        is_next = first == self.stop and 0 < size <= _MOST and 0 < packed <= _MOST
+        is_next = first == self.stop and _PAGE <= size <= _MOST and 0 < packed <= _MOST
         end = place + _HEADER.size + packed
         if check != zlib.crc32(data[:-4]) or not is_next or os.fstat(file.fd).st_size < end:
             return None
