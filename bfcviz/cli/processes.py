@@ -3,9 +3,12 @@
 import json
 import os
 import pwd
+import re
+import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bfcviz.errors import FileError
 from bfcviz.events.storage.folder import EVENTS_FILE
@@ -43,43 +46,58 @@ def recorded_folder(word: str) -> str:
 
 def _recording_of_process(process: Path) -> Path:
     """The folder of its recording, or of that of the program that it runs."""
-    name = (process / "comm").read_text().strip()
+    name = (process / "comm").read_text("utf-8", "replace").strip()
     listed = process / "task" / process.name / "children"  # not of every kernel
-    children = listed.read_text().split() if listed.exists() else []
-    for each in (process, *(_PROCESSES / child for child in children)):
-        with suppress(FileNotFoundError):  # a file that was just closed, or a child that has ended
-            for link in (each / "fd").iterdir():
-                target = link.readlink()
-                if target.name == EVENTS_FILE:
-                    is_here = target.exists() and target.samefile(link)  # else it is in a container
-                    return target.parent if is_here else each / "root" / target.parent.relative_to("/")
-    settings = next(
-        (
-            part
-            for part in (process / "environ").read_text("utf-8", "replace").split("\0")
-            if part.startswith(_RECORD)
-        ),
-        "",
-    )
-    if not settings:
-        why = (
-            f"there is no such file. Process {process.name} ({name}) runs without a recording, and bfcviz looks into "
-            f"no process that it did not start: {_START}. What it holds of a GPU, the driver's tool tells (nvidia-smi)"
+    children = [_PROCESSES / child for child in listed.read_text().split()] if listed.exists() else []
+    for each in (process, *children):
+        for link, target in _open_files(each):
+            if target.name == EVENTS_FILE:
+                is_here = target.exists() and target.samefile(link)  # else it is in a container
+                return target.parent if is_here else each / "root" / target.parent.relative_to("/")
+    told, order = process, _record_order(process)
+    for child in children:
+        with suppress(OSError):
+            told, order = (told, order) if order else (child, _record_order(child))
+    why = f"there is no such file. Process {process.name} ({name}) "
+    if not order:
+        why += (
+            f"runs without a recording, and bfcviz looks into no process that it did not start: {_START}. What it "
+            "holds of a GPU, the driver's tool tells (such as nvidia-smi)"
+        )
+    elif "flight" in order and _handles(told, signal.SIGUSR2):
+        why += (
+            f"keeps its newest events in memory: kill -USR2 {told.name} writes them into {order['folder']}, which "
+            "bfcviz then reads"
         )
     else:
-        asked = json.loads(settings.removeprefix(_RECORD))
-        why = f"there is no such file. Process {process.name} ({name}) "
-        if "flight" in asked:
-            why += (
-                f"keeps its newest events in memory: kill -USR2 {process.name} writes them into {asked['folder']}, "
-                "which bfcviz then reads"
-            )
-        else:
-            why += (
-                f"is to record into {asked['folder']}, and does not write there now: it has not imported the framework "
-                "yet, or its recording has ended"
-            )
+        why += (
+            f"is to record into {order['folder']}, and does not now: it has not imported the framework yet, or its "
+            "recording has ended"
+        )
     raise FileError(process.name, "", why)
+
+
+def _open_files(process: Path) -> Iterator[tuple[Path, Path]]:
+    """The links of its open files, and what they lead to; none where the process is another user's, or has ended."""
+    with suppress(OSError):
+        for link in (process / "fd").iterdir():
+            with suppress(OSError):  # it was just closed
+                yield link, link.readlink()
+
+
+def _record_order(process: Path) -> dict[str, Any]:
+    """What `bfcviz record` told a process that it started; empty: it did not."""
+    settings = (process / "environ").read_text("utf-8", "replace").split("\0")
+    told = (each.removeprefix(_RECORD) for each in settings if each.startswith(_RECORD))
+    order: dict[str, Any] = json.loads(next(told, "{}"))
+    return order
+
+
+def _handles(process: Path, number: signal.Signals) -> bool:
+    """Whether a process handles a signal, which ends it otherwise."""
+    status = (process / "status").read_text("utf-8", "replace")
+    handled = re.search(r"^SigCgt:\s*([0-9a-f]+)", status, re.MULTILINE)
+    return handled is not None and bool(int(handled[1], 16) >> (number - 1) & 1)
 
 
 def _owner_of(word: str) -> str:

@@ -46,7 +46,7 @@ def test_the_folder_of_a_recording_and_of_what_started_it(tmp_path):
     [
         ({}, ("without a recording", "bfcviz record")),
         ({"BFCVIZ_RECORD": '{"folder": "/a/run.bfc"}'}, ("/a/run.bfc", "imported")),
-        ({"BFCVIZ_RECORD": '{"folder": "/a/flight", "flight": {}}'}, ("/a/flight", "kill -USR2")),
+        ({"BFCVIZ_RECORD": '{"folder": "/a/flight", "flight": {}}'}, ("/a/flight", "imported")),
     ],
 )
 def test_a_process_that_writes_no_recording(variables, words, capsys):
@@ -55,6 +55,44 @@ def test_a_process_that_writes_no_recording(variables, words, capsys):
         told = capsys.readouterr().err
         assert all(each in told for each in (*words, word))
         assert main(["attach", word]) == 1  # it does not wait
+
+
+HANDLES = f"import signal; signal.signal(signal.SIGUSR2, lambda *_: None); {WAIT}"
+FLIGHT = '{"folder": "/a/flight", "flight": {}}'
+
+
+def test_only_a_process_that_handles_the_signal_is_to_get_it():
+    with running(HANDLES, BFCVIZ_RECORD=FLIGHT) as word, pytest.raises(FileError, match=f"-USR2 {word} "):
+        recorded_folder(word)
+    with running(BFCVIZ_RECORD=FLIGHT) as word, pytest.raises(FileError, match=r"^((?!USR2).)*$"):
+        recorded_folder(word)
+    recorder = f"""
+import os, subprocess, sys
+started = subprocess.Popen([sys.executable, "-S", "-c", {HANDLES!r}], env=os.environ | {{"BFCVIZ_RECORD": {FLIGHT!r}}})
+started.wait()
+"""
+    with running(recorder) as word, pytest.raises(FileError, match=r"-USR2 \d+ ") as error:
+        recorded_folder(word)
+    assert f"-USR2 {word} " not in str(error.value)
+
+
+def test_a_file_that_is_closed_meanwhile_hides_no_recording(tmp_path, monkeypatch):
+    original = Path.readlink
+
+    def readlink(link):
+        if link.name == "0":
+            raise FileNotFoundError
+        return original(link)
+
+    with running(f"f = open({str(tmp_path / EVENTS_FILE)!r}, 'w'); {WAIT}") as word:
+        monkeypatch.setattr(Path, "readlink", readlink)
+        assert recorded_folder(word) == str(tmp_path)
+
+
+def test_the_name_of_a_process_may_be_any_bytes():
+    code = f"open('/proc/self/comm', 'wb').write(b'caf\\xc3'); {WAIT}"
+    with running(code) as word, pytest.raises(FileError, match="without a recording"):
+        recorded_folder(word)
 
 
 def test_a_process_that_ended():
