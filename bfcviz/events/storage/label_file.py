@@ -36,7 +36,7 @@ _LEAST: Final = 1 << 16
 _PIECE: Final = 1 << 20
 _MOST: Final = _PIECE + MAX_LABEL_BYTES
 _PAGE: Final = 4096
-"""A piece has more bytes of lines: a file of smaller ones would take a reader much time and memory."""
+"""No piece has fewer bytes of lines: many small ones would take a reader much time and memory."""
 
 
 class LabelPiece(NamedTuple):

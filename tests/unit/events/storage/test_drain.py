@@ -16,6 +16,7 @@ from bfcviz.events.origin import Status
 from bfcviz.events.storage import drain as drain_module
 from bfcviz.events.storage.drain import Drain
 from bfcviz.events.storage.folder import BLOCKS_FILE, EVENTS_FILE
+from bfcviz.events.storage.label_file import LABELS_FILE, PACKED_LABELS_FILE
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 
@@ -170,3 +171,14 @@ def test_a_full_disk_ends_nothing(recording, monkeypatch):
     drain.close()
     assert drain.packed == 3 * SIZE
     assert_read(Trace.open(recording.folder), 3 * SIZE)
+
+
+def test_labels_that_cannot_be_packed_keep_no_event_from_it(recording):
+    folder = recording.folder
+    (folder / PACKED_LABELS_FILE).mkdir()
+    os.truncate(folder / LABELS_FILE, 1 << 17)
+    write(recording, 0, len(EVENTS))
+    drain = Drain(folder)
+    assert drain.step(has_ended=True) is True
+    assert drain.packed == len(EVENTS)
+    drain.close()

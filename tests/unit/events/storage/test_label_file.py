@@ -143,3 +143,38 @@ def test_a_piece_that_is_damaged_loses_its_names_only(tmp_path):
         data[20] ^= 255  # a header: nothing behind it is found
         (tmp_path / PACKED_LABELS_FILE).write_bytes(data)
         assert read(LabelFile(tmp_path), 0).count(b"\0") > 0
+
+
+def test_a_damaged_piece_leaves_those_behind_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(label_file, "_PIECE", 1 << 20)  # a read has many pieces
+    with FileIO(tmp_path / LABELS_FILE, "wb") as file:
+        labels, packer, ends = Labels(), LabelPacker(tmp_path), []
+        labels.append_to(file)
+        for number in range(2000):
+            labels.intern(f"name {number}")
+            packer.pack()
+            if (stop := packer._stop) not in ends:
+                ends.append(stop)
+        packer.close()
+    whole = read(LabelFile(tmp_path), 0)
+    data = bytearray((tmp_path / PACKED_LABELS_FILE).read_bytes())
+    data[60] ^= 255
+    (tmp_path / PACKED_LABELS_FILE).write_bytes(data)
+    first, *others = ends[1:] if ends[0] == 0 else ends
+    assert len(others) > 3
+    found = read(LabelFile(tmp_path), 0)
+    assert found[first:] == whole[first:]
+    assert b"name" not in found[: first // PAGE * PAGE]
+
+
+def test_pieces_that_no_drain_writes_are_not_read(tmp_path):
+    (tmp_path / LABELS_FILE).write_bytes(bytes(PAGE))
+    packer = LabelPacker(tmp_path)
+    packer._open()
+    for _ in range(100):
+        packer._write(b"\n")
+    packer.close()
+    assert read(LabelFile(tmp_path), 0) == bytes(PAGE)
+    known = LabelFile(tmp_path)
+    known.refresh()
+    assert known.end == 0
