@@ -8,6 +8,7 @@ agree.
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -215,6 +216,7 @@ class _MessageReader:
         self._statements: list[_Statement] = []
         self._lost: dict[int | None, _Statement] = {}  # rank -> its first text that another was late or gone
         self._labels: set[str] = set()  # that srun puts before the lines of a rank
+        self._has_counted = False  # those of the buffer
         self._left_out = 0
         self._hints = hints_of(name)
 
@@ -244,14 +246,14 @@ class _MessageReader:
         label = None if rank is not None else _LABEL.match(buffer, start, found.start)
         if label is None:
             return rank
-        if label[0] not in self._labels:
-            if buffer.count(f"\n{label[0]}") < _LEAST_LABELS:
-                return None
-            self._labels.add(label[0])
-        return int(label[1])
+        if not self._has_counted:
+            counts = Counter(each[0] for each in _LABELS.finditer(buffer))
+            self._labels |= {each for each, count in counts.items() if count >= _LEAST_LABELS}
+            self._has_counted = True
+        return int(label[1]) if label[0] in self._labels else None
 
     def _read(self, stop: int) -> None:
-        buffer = self._buffer
+        buffer, self._has_counted = self._buffer, False
         found = _message_beginnings(buffer, self._done)
         strong = [each.start for each in found if not each.entry.is_weak] + [len(buffer)]
         after, previous = 0, self._done
@@ -463,6 +465,7 @@ _RANK: Final = (
 node."""
 
 _LABEL: Final = re.compile(r"[ \t]{0,6}(\d{1,5}): ")
+_LABELS: Final = re.compile(f"(?<=\n){_LABEL.pattern}")
 _LEAST_LABELS: Final = 3
 """Lines with the same number before them: `grep -n` and lists count each once."""
 

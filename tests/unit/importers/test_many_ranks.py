@@ -1,5 +1,7 @@
 """Logs of a job of many ranks: which failed, why, and which only lost it or waited for it."""
 
+from time import process_time
+
 import pytest
 
 import bfcviz
@@ -178,3 +180,12 @@ def test_the_log_of_the_job_tells_of_a_silent_rank(folder):
     ranks = bfcviz.open_all(path)
     assert (ranks.worst.place.rank, ranks.worst.verdict, len(ranks.ranks)) == (FIRST, "host_memory", MANY)
     assert {rank.place.host for rank in ranks.ranks} == {""}
+
+
+def test_numbers_of_lines_are_no_ranks_and_take_no_long_time():
+    lines = (f"{number}: {LOST[0].format(rank=0)}"[:110] for number in range(6000))
+    text = "\n".join(line.replace("[Rank 0] ", "") for line in lines)
+    began = process_time()
+    (found,) = read_messages([text.encode()]).failures
+    assert (found.message, found.ranks) == ("peer-lost", ())
+    assert process_time() - began < 1.5
