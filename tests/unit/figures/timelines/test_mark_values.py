@@ -1,6 +1,7 @@
 """Values of marks: what a program gave, as lines over the trace and as text."""
 
 import math
+from time import process_time
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ import bfcviz
 from bfcviz.analysis.event_text import short_words
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import Labels
-from bfcviz.events.mark_values import mark_value, packed_value
+from bfcviz.events.mark_values import mark_value, measured_names, packed_value, valued_marks
+from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures.mark_values import MOST_LINES, MOST_POINTS, HasValues, marked_series
 from bfcviz.figures.timelines import measure_history, without_phases
 from bfcviz.figures.view_options import Look
@@ -185,3 +187,14 @@ def test_a_value_that_comes_later_is_seen():
         bfcviz.mark("queue", 3)
         w.trace.refresh()
         assert has_values()
+
+
+def test_a_name_for_each_mark_takes_no_long_time():
+    labels, marks = Labels(), np.zeros(20_000, EVENT)
+    marks["kind"] = Kind.MARK
+    marks["label"] = [labels.intern(f"request {number}") for number in range(len(marks) - 2)] + [0, 0]
+    marks["label"][-2:] = labels.intern("queue")
+    marks["size"][-1] = 5
+    began = process_time()
+    assert measured_names(labels, valued_marks(labels, marks)) == {"queue"}
+    assert process_time() - began < 2
