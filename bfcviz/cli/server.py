@@ -145,7 +145,9 @@ def page_scripts() -> "Future[_PageScripts]":
 
 def _read_page_scripts() -> _PageScripts:
     folders = map(Path, collect_static_paths(["voila", "nbconvert"], "lab"))
-    static = next(path for path in folders if (path / ENTRY).is_file())
+    static = next((path for path in folders if (path / ENTRY).is_file()), None)
+    if static is None:
+        raise BfcvizError(f"Voila's script {ENTRY} is not installed: install bfcviz[lab] again")
     roots = map(Path, get_voila_labextensions_path([]))
     extensions = [root / name / "static" for root, name in product(roots, _EXTENSIONS)]
     plotly = (Path(__file__).parents[1] / "figures" / "plotly.min.js").read_bytes()
@@ -283,8 +285,10 @@ class _Page(TornadoVoilaHandler):  # type: ignore[misc]
         if not path:  # any other is redirected
             self.set_header("Content-Type", "text/html; charset=utf-8")
             self.set_header("Cache-Control", "no-store")
-            yield self._first_bytes + self._scripts()
+            yield self._first_bytes
         try:
+            if not path:
+                yield self._scripts()
             async for piece in super().get_generator(path):
                 yield piece
         except Exception as error:  # of any kind: what follows must say it
