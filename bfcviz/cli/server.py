@@ -147,7 +147,7 @@ def _read_page_scripts() -> _PageScripts:
     folders = map(Path, collect_static_paths(["voila", "nbconvert"], "lab"))
     static = next((path for path in folders if (path / ENTRY).is_file()), None)
     if static is None:
-        raise BfcvizError(f"Voila's script {ENTRY} is not installed: install bfcviz[lab] again")
+        raise BfcvizError(f"Voila's script {ENTRY} is not installed: install bfcviz[view] again")
     roots = map(Path, get_voila_labextensions_path([]))
     extensions = [root / name / "static" for root, name in product(roots, _EXTENSIONS)]
     plotly = (Path(__file__).parents[1] / "figures" / "plotly.min.js").read_bytes()
