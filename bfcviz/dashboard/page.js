@@ -395,8 +395,7 @@ function strip_of(plot) {
   const axis = plot._fullLayout._plots[subplot].xaxis;
   const ends = trace.x?.length ? [axis.d2p(trace.x[0]), axis.d2p(trace.x[trace.x.length - 2])] : null;
   const at_step = plot.data.find((each) => each.name === "this step" && each.xaxis === trace.xaxis);
-  const step = Number(plot.dataset.bfcvizStep);
-  const line = at_step?.meta === "step" && at_step.x?.[0] === step ? axis.d2p(step) : null;
+  const line = at_step?.meta === "step" && isFinite(at_step.x?.[0]) ? axis.d2p(at_step.x[0]) : null;
   return { plot, subplot, axis, ends, line };
 }
 

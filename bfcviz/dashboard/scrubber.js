@@ -76,7 +76,7 @@ export class Scrubber extends HeapView {
     });
     const traces = plot._fullData.filter(({ name, visible }) => name === "this step" && visible === true);
     const subplot = ({ xaxis, yaxis }) => xaxis + yaxis;
-    const on_steps = traces.filter(({ x, meta }) => meta === "step" && x[0] === drawn); // else the axis is time
+    const on_steps = traces.filter(({ x, meta }) => meta === "step" && isFinite(x[0])); // else the axis is time
     this.shown = {
       plot,
       input: this.root.querySelector("input[type=number]"), // the step
@@ -84,9 +84,9 @@ export class Scrubber extends HeapView {
       ticks,
       copies,
       rows: this.has(drawn) ? this.map.rows : null,
-      lines: on_steps.map(({ uid, xaxis }) => ({
+      lines: on_steps.map(({ uid, xaxis, x }) => ({
         axis: plot._fullLayout[xaxis.replace("x", "xaxis")],
-        from: drawn,
+        from: x[0], // while a key is held, Python draws no lines
         paths: [...plot.querySelectorAll(`.trace${uid}`)],
       })),
       faded: [...plot.querySelectorAll(".cartesianlayer > .subplot")].filter(

@@ -28,6 +28,19 @@ COLOURS = """([view, places]) => {
 }"""
 
 
+LINES = """view => {
+  const plot = view.querySelector('.js-plotly-plot');
+  const lines = plot._fullData.filter(each => each.name === 'this step' && each.visible === true);
+  return lines.map(({ uid, xaxis, yaxis }) => {
+    const subplot = xaxis + yaxis, line = plot.querySelector(`.trace${uid} path`).getBoundingClientRect();
+    const area = plot.querySelector(`.nsewdrag[data-subplot=${subplot}]`).getBoundingClientRect();
+    const step = plot._fullLayout[xaxis.replace('x', 'xaxis')].p2d(line.x + line.width / 2 - area.x);
+    return [step, plot.querySelector(`.cartesianlayer > .subplot.${subplot}`).style.opacity];
+  });
+}"""
+"""The step at which each line at the step is drawn, and whether its plot is faded."""
+
+
 @pytest.fixture(scope="module")
 def lab(lab_page):
     write_notebook(lab_page.server.folder / NOTEBOOK, CELL)
@@ -107,6 +120,26 @@ def test_a_held_key_needs_no_kernel_and_python_follows(view):
     assert view.view.evaluate(HEADER) == shown
     assert view.step() == 1600
     assert view.view.locator("input[type=number]").input_value() == "1600"
+
+
+def test_the_lines_follow_also_where_python_drew_the_first_steps_of_a_held_key(view):
+    view.go_to(12_000)
+    hold(view, "ArrowRight", 1)
+    view.page.wait_for_function(
+        "view => view.dataset.bfcvizScrubs === '10000 14000'", arg=view.view.element_handle()
+    )
+    view.page.wait_for_function(
+        f"view => ({HEADER})(view)[4].startsWith('step 12,001')", arg=view.view.element_handle()
+    )
+    hold(view, "ArrowRight", 1800)
+    wait_for_shown(view, 13_801)
+    lines = view.view.evaluate(LINES)
+    assert len(lines) >= 2
+    for step, opacity in lines:
+        assert abs(step - 13_801) < 300
+        assert opacity == ""
+    release(view, "ArrowRight")
+    wait_for_python(view, 13_801)
 
 
 def test_the_page_paints_the_chunks_of_its_step(view):
