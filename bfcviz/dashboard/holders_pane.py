@@ -207,13 +207,13 @@ class PaneHolderCounts:
         """
         marks = self._marks.pair(model.step)
         self.groupings.update()
-        bytes_by_label = self._index("op")[1].at(model)[0]
-        unnamed, total = int(bytes_by_label[:1].sum()), int(bytes_by_label.sum())
-        self.named |= total > unnamed
-        is_state = holds_only_states(
-            self.trace.origin.details
-        )  # a share of a history would differ at each step
-        self.groupings.mostly_unnamed = 2 * unnamed > total if is_state else total > 0 and not self.named
+        is_state = holds_only_states(self.trace.origin.details)
+        # A history that has shown a name has names: a share of them would differ at each step.
+        if is_state or not self.named:
+            bytes_by_label = self._index("op")[1].at(model)[0]
+            unnamed, total = int(bytes_by_label[:1].sum()), int(bytes_by_label.sum())
+            self.named |= total > unnamed
+            self.groupings.mostly_unnamed = 2 * unnamed > total if is_state else total > 0 and not self.named
         names = self.groupings.names
         index, running = self._index(by if by in names else names[0])
         by_code = running.at(model)
