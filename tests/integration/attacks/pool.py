@@ -55,6 +55,7 @@ class Worker:
         self.attack, self.seed, self.numbers, self.folder = attack, seed, numbers, folder
         self.case, self.rest = None, b""
         folder.mkdir(exist_ok=True)
+        (folder / "stderr").touch()  # it may be killed before it opens it
         self.messages, written = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
