@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from heap_strategies import operations, run
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from properties.growing_trace import cuts, lengths
 from unit.model.one_pass import find
@@ -52,7 +52,6 @@ def same_traces(some, others):
 
 
 @given(operations(), cuts, looks, st.sampled_from([0, 3, 3000]))
-@settings(max_examples=80)
 def test_the_address_time_map_is_as_if_read_at_once(steps, cuts, look, most):
     trace = growing_trace(steps)
     colours, model, known = colouring(trace, 1, look.colour, look.paints), Model(trace, 1), None
@@ -76,7 +75,6 @@ def test_the_address_time_map_is_as_if_read_at_once(steps, cuts, look, most):
 
 
 @given(operations(), cuts, looks, st.sampled_from([1, 5, 200]))
-@settings(max_examples=80)
 def test_active_memory_is_as_if_read_at_once(steps, cuts, look, largest):
     trace = growing_trace(steps)
     colours, model, known = colouring(trace, 1, "label", look.paints), Model(trace, 1), None

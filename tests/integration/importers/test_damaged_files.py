@@ -82,7 +82,7 @@ def opened(folder: Path, data: bytes) -> Trace:
 
 
 @pytest.mark.parametrize("name", FILES)
-@settings(in_one_folder, max_examples=150)
+@settings(in_one_folder)
 @given(data=st.data())
 def test_damaged_bytes(tmp_path: Path, name: str, data: st.DataObject) -> None:
     whole, read = FILES[name]

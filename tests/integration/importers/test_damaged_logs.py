@@ -18,7 +18,7 @@ from bfcviz.events.origin import MAX_POOLS, Status, check_details
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 
-FILES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FILES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def example(seed: int, count: int = 30) -> MadeHeap:

@@ -45,7 +45,7 @@ def opened(path, data):
 
 
 @needs_shared
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(NAMES), st.data())
 def test_real_files_with_flipped_bits(tmp_path, name, data):
     damaged = bytearray(sample(name))
@@ -55,7 +55,7 @@ def test_real_files_with_flipped_bits(tmp_path, name, data):
 
 
 @needs_shared
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(NAMES), st.data())
 def test_real_files_that_are_cut_off(tmp_path, name, data):
     whole = sample(name)
@@ -100,7 +100,7 @@ block = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.lists(st.lists(block, min_size=1, max_size=6), max_size=3), st.lists(entry, max_size=40))
 def test_entries_that_contradict_each_other(tmp_path, blocks, entries):
     segments = [segment(each, 8192 * place) for place, each in enumerate(blocks, 1)]
@@ -185,7 +185,7 @@ def test_every_part_may_be_of_any_type(tmp_path):
     assert 0 < sum(found) < len(found)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_several_parts_are_odd_at_once(tmp_path, data):
     value = copy.deepcopy(SNAPSHOT)

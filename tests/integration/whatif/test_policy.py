@@ -43,7 +43,6 @@ def assert_outcome_is_possible(outcome):
 
 
 @pytest.mark.parametrize("name", CHOICES)
-@settings(max_examples=40, deadline=None)
 @given(stream=streams())
 def test_blocks_never_overlap_and_the_limit_holds(name, stream):
     outcome = policy_of(name).serve(stream, LIMIT)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from heap_strategies import operations, run
 from heaps import KIB, MIB, new_heap
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from shared import SHARED, needs_shared, snapshot_trace
 
@@ -127,7 +127,6 @@ def assert_equal(found, plain):
 
 
 @given(operations(max_size=150))
-@settings(max_examples=60)
 def test_like_a_plain_count(steps):
     heap = run(steps)
     pools = tuple(Pool(f"pool {number}", None, {}) for number in range(2))

@@ -5,7 +5,7 @@ import random
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.analysis.stated_advice import advise
@@ -1451,7 +1451,6 @@ def test_a_pasted_text_is_told_from_a_file(tmp_path):
 WORDS = sorted({word for _, text, *_ in CASES for word in text.split()})
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.lists(
         st.sampled_from([text for _, text, *_ in CASES] + WORDS + ["\n", "\x1b[1m", "{", "9" * 40]),

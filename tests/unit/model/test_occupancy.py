@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from heap_strategies import run, seeded_operations
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from unit.figures.synthetic import busy_trace
 from unit.model.one_pass import occupancy
@@ -44,7 +44,6 @@ def averaged(heap, pool, *, layout, grid, moment):
     axis=st.sampled_from(["step", "time"]),
     sparse=st.booleans(),
 )
-@settings(max_examples=40)
 def test_cells_are_averages_over_every_state(steps, places, shape, window, *, axis, sparse):
     heap = run(steps)
     trace = heap.trace()

@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 import pytest
 from heap_strategies import run, seeded_operations
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from shared import sample_trace
 from unit.figures.synthetic import PlainHeap, busy_trace
@@ -69,7 +69,6 @@ def check(trace, pool, folder):
     return saved
 
 
-@settings(max_examples=50)
 @given(seeded_operations(), st.sampled_from([0, 1]))
 def test_any_heap(folder, steps, pool):
     trace = fresh(run(steps).trace())

@@ -73,7 +73,6 @@ def assert_valid(start, stop, size, offset, height):
             assert apart or offset[a] + size[a] <= offset[b] or offset[b] + size[b] <= offset[a]
 
 
-@settings(deadline=None, max_examples=60)
 @given(problem=blocks(), by_total=st.booleans(), backwards=st.booleans(), steps=st.integers(1, 5))
 def test_the_least_height_is_found_and_the_one_below_is_impossible(problem, by_total, backwards, steps):
     least = least_height(*problem)

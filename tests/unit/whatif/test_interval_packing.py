@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from shared import sample_trace
 from unit.whatif.labelled_streams import stream_of, streams
@@ -28,7 +28,6 @@ def overlaps(plan):
 
 
 @pytest.mark.parametrize("most_exact", [0, 3, 4096])
-@settings(deadline=None, max_examples=40)
 @given(stream=streams())
 def test_no_two_blocks_overlap_and_the_height_is_possible(most_exact, stream):
     with pytest.MonkeyPatch.context() as patch:
@@ -39,7 +38,6 @@ def test_no_two_blocks_overlap_and_the_height_is_possible(most_exact, stream):
     assert plan.lifetimes.live.max(initial=0) <= plan.height <= plan.lifetimes.size.sum()
 
 
-@settings(deadline=None, max_examples=40)
 @given(stream=streams(), seed=st.integers(0, 1 << 32))
 def test_the_check_finds_every_overlap(stream, seed):
     lifetimes = Lifetimes.of(stream)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from shared import sample_trace
 from unit.whatif.labelled_streams import LIMIT, stream_of, streams
 
@@ -13,7 +13,6 @@ from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, re
 KiB, MiB = 1 << 10, 1 << 20
 
 
-@settings(deadline=None, max_examples=50)
 @given(stream=streams())
 def test_live_bytes_are_those_of_the_stream_and_no_policy_needs_less(stream):
     exact = policy_of("live_bytes").serve(stream)

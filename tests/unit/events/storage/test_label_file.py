@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from heaps import MIB, new_heap
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bfcviz
@@ -53,7 +53,6 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(steps)
 def test_every_line_is_read_from_every_place_whatever_is_packed_or_killed(steps):
     with TemporaryDirectory() as name:

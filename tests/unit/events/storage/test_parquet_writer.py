@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from unit.events.fabricate import fabricate, fabricate_labels, fabricate_trace
 
@@ -79,7 +79,6 @@ records = st.binary(max_size=64 * 60).map(
 )
 
 
-@settings(max_examples=40)
 @given(events=records, names=st.lists(st.text(), max_size=5), pools=st.integers(1, 256))
 def test_any_events_round_trip(tmp_path_factory, events, names, pools):
     labels = Labels()

@@ -8,7 +8,7 @@ import re
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from shared import ROOT
 
@@ -44,7 +44,6 @@ plain = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=40)
 @given(plain)
 def test_plain_values_of_every_protocol(value):
     for protocol in range(6):
