@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from bfcviz.events.storage.recording import Recording as Recording
     from bfcviz.events.trace import Trace as Trace
     from bfcviz.importers.open_trace import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
-    from bfcviz.live.cupy.observe import observe_cupy as observe_cupy
-    from bfcviz.live.cupy.serve import serve_cupy as serve_cupy
+    from bfcviz.live.cupy import observe_cupy as observe_cupy
+    from bfcviz.live.cupy import serve_cupy as serve_cupy
     from bfcviz.live.jax import observe_jax as observe_jax
     from bfcviz.live.labels import label as label
     from bfcviz.live.labels import mark as mark
     from bfcviz.live.labels import phase as phase
-    from bfcviz.live.numpy.serve import serve_numpy as serve_numpy
-    from bfcviz.live.rmm.observe import observe_rmm as observe_rmm
-    from bfcviz.live.rmm.serve import serve_rmm as serve_rmm
+    from bfcviz.live.numpy import serve_numpy as serve_numpy
+    from bfcviz.live.rmm import observe_rmm as observe_rmm
+    from bfcviz.live.rmm import serve_rmm as serve_rmm
     from bfcviz.live.torch.observe import observe_torch as observe_torch
     from bfcviz.live.torch.serve import serve_torch as serve_torch
     from bfcviz.model import Model as Model
@@ -113,9 +113,9 @@ _HOMES = {
     "leaks": ("bfcviz.public_functions", "leaks"),
     "load_ipython_extension": ("bfcviz.watching.magics", "load_ipython_extension"),
     "mark": ("bfcviz.live.labels", "mark"),
-    "observe_cupy": ("bfcviz.live.cupy.observe", "observe_cupy"),
+    "observe_cupy": ("bfcviz.live.cupy", "observe_cupy"),
     "observe_jax": ("bfcviz.live.jax", "observe_jax"),
-    "observe_rmm": ("bfcviz.live.rmm.observe", "observe_rmm"),
+    "observe_rmm": ("bfcviz.live.rmm", "observe_rmm"),
     "observe_torch": ("bfcviz.live.torch.observe", "observe_torch"),
     "open": ("bfcviz.importers.open_trace", "open_trace"),
     "open_all": ("bfcviz.public_functions", "open_all"),
@@ -125,9 +125,9 @@ _HOMES = {
     "replay": ("bfcviz.whatif.replay", "replay"),
     "requests_of": ("bfcviz.whatif.requests", "stream_of"),
     "sample": ("bfcviz.samples", "sample"),
-    "serve_cupy": ("bfcviz.live.cupy.serve", "serve_cupy"),
-    "serve_numpy": ("bfcviz.live.numpy.serve", "serve_numpy"),
-    "serve_rmm": ("bfcviz.live.rmm.serve", "serve_rmm"),
+    "serve_cupy": ("bfcviz.live.cupy", "serve_cupy"),
+    "serve_numpy": ("bfcviz.live.numpy", "serve_numpy"),
+    "serve_rmm": ("bfcviz.live.rmm", "serve_rmm"),
     "serve_torch": ("bfcviz.live.torch.serve", "serve_torch"),
     "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
     "smallest_limit": ("bfcviz.whatif.search.smallest_limit", "smallest_limit"),

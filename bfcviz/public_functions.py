@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 @contextmanager
 def _unrecorded_while_explaining() -> Iterator[None]:
     """Keep the arrays of these functions out of the heap that they may look at, where NumPy is served."""
-    serve = sys.modules.get("bfcviz.live.numpy.serve")
+    serve = sys.modules.get("bfcviz.live.numpy")
     with nullcontext() if serve is None else serve.unserved():
         yield
 

@@ -203,7 +203,7 @@ def provider_pool(request: WatchRequest) -> Pool:
 def provider_function(framework: str, way: Way) -> Callable[..., HeapProvider]:
     """The function that makes a heap provider: `<way>_<framework>` in `bfcviz.live.<framework>`.
 
-    A framework with several files is a folder: there it is in `bfcviz.live.<framework>.<way>`.
+    Of a framework that is a folder, it is in `bfcviz.live.<framework>.<way>`.
     """
     module = import_module(f"bfcviz.live.{framework}")
     if hasattr(module, "__path__"):

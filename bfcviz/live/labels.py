@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary, ref
 from bfcviz.errors import LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.events.mark_values import packed_value
-from bfcviz.live.numpy import handler
+from bfcviz.live import framework_hooks
 from bfcviz.live.served_heap import IS_COMPILED
 
 # ------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def _set_current_work(work: _Work | None) -> None:
         work = work._replace(number=number)
     _current.set(work)
     if IS_COMPILED:  # uncompiled, no C function reads it
-        handler.set_label(number)
+        framework_hooks.set_label(number)
 
 
 @cache
@@ -144,9 +144,9 @@ def prepare() -> bool:
     if not IS_COMPILED:
         return False
     first, second = copy_context(), copy_context()
-    at, version = first.run(handler.label_words, first)
-    is_found = at > 0 and second.run(handler.label_words, second) == (at, version + 2)
-    handler.begin_labels(_current, at if is_found else 0)
+    at, version = first.run(framework_hooks.label_words, first)
+    is_found = at > 0 and second.run(framework_hooks.label_words, second) == (at, version + 2)
+    framework_hooks.begin_labels(_current, at if is_found else 0)
     return is_found
 
 

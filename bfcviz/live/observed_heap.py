@@ -24,7 +24,7 @@ from bfcviz.events.origin import KnownGaps, Pool, RecordedFailure
 from bfcviz.events.schema import Kind, bin_of
 from bfcviz.events.storage.recording import Recording, join_recorded_log, recording_of
 from bfcviz.live.heap_provider import log_and_labels
-from bfcviz.live.numpy.serve import unserved
+from bfcviz.live.numpy import unserved
 from bfcviz.periodic import Periodic
 
 _PATIENCE_S: Final = 1.0

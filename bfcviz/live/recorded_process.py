@@ -28,7 +28,7 @@ from bfcviz.events.storage.recording import Recording
 from bfcviz.frameworks import WatchRequest, resolve, way_of
 from bfcviz.live import heap_provider, labels
 from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.numpy import serve
+from bfcviz.live.numpy import get_handler
 from bfcviz.live.startup.sitecustomize import UNWRITTEN, tell
 from bfcviz.live.startup.sitecustomize import begin as begin_and_tell
 from bfcviz.periodic import PATIENCE_S, Periodic
@@ -202,7 +202,7 @@ class ProcessRecording:
         self._process = os.getpid()
         self._has_ended = False
         source.__enter__()
-        self._handler = serve.get_handler()
+        self._handler = get_handler()
         labels.begin(source)
         atexit.register(self.end)
         self.end_with_worker()
@@ -228,7 +228,7 @@ class ProcessRecording:
         if self.device_sampler is not None:
             self.device_sampler.stop(PATIENCE_S)
         labels.end(self.source)
-        if serve.get_handler() is not self._handler:
+        if get_handler() is not self._handler:
             tell(
                 self._order, "left out", "allocations outside of the thread or task that first imported NumPy"
             )

@@ -20,9 +20,9 @@ from bfcviz.code_places import CodePlace, is_own, own_place, shown_file
 from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.live import labels as names
+from bfcviz.live.framework_hooks import DEEPEST as FARTHEST
+from bfcviz.live.framework_hooks import WALK_ON, Walker
 from bfcviz.live.served_heap import IS_COMPILED, require_compiled
-from bfcviz.live.stack_walker import DEEPEST as FARTHEST
-from bfcviz.live.stack_walker import WALK_ON, Walker
 
 Chosen = Literal["nothing", "label", "stack"]
 

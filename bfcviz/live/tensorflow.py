@@ -17,7 +17,7 @@ from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.storage.files import PRIVATE_FOLDER
 from bfcviz.formats.tensorflow import WINDOW, whole_windows
 from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.numpy.serve import unserved
+from bfcviz.live.numpy import unserved
 from bfcviz.periodic import Periodic
 
 WINDOW_S: Final = 20.0

@@ -241,7 +241,7 @@ class AlertMonitor:
 class MonitorThread:
     """The thread that checks alerts: it calls a function every 0.1 s until it is stopped or a call fails.
 
-    Start it where NumPy is not served (`bfcviz.live.numpy.serve.unserved`): its arrays do not belong to the workload.
+    Start it where NumPy is not served (`bfcviz.live.numpy.unserved`): its arrays do not belong to the workload.
 
     Args:
         check: the function; called in this thread, and a last time in the thread that calls `stop`.

@@ -23,7 +23,7 @@ from bfcviz.dashboard.renderer import Renderer, Workload
 from bfcviz.figures.sweep_heat_map import sweep_heat_map
 from bfcviz.figures.theme import ThemeName
 from bfcviz.figures.view_options import Look
-from bfcviz.live.numpy.serve import unserved
+from bfcviz.live.numpy import unserved
 from bfcviz.whatif.policy_table import uncompared
 from bfcviz.whatif.search.trial import SearchControl
 from bfcviz.whatif.sweep.sweep import SweepProgress, SweepResults, sweep

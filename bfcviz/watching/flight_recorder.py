@@ -27,7 +27,7 @@ from bfcviz.errors import FileError, LiveError, system_error_cause
 from bfcviz.events.storage.files import PRIVATE_FILE
 from bfcviz.events.storage.folder import claim_subfolder, safe_folder_name
 from bfcviz.frameworks import is_on_host, is_out_of_memory, resolve
-from bfcviz.live.numpy.serve import unserved
+from bfcviz.live.numpy import unserved
 from bfcviz.live.recorded_process import (
     FLIGHT_FOLDER,
     FLIGHT_KEEP,

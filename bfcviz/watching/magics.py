@@ -12,7 +12,7 @@ from bfcviz import notebook
 from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
 from bfcviz.frameworks import CAPTURE, FRAMEWORKS, WATCHABLE
-from bfcviz.live.numpy.serve import unserved
+from bfcviz.live.numpy import unserved
 from bfcviz.watching.reports import report
 from bfcviz.watching.session import Watch, watch
 

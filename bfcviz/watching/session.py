@@ -40,7 +40,7 @@ from bfcviz.frameworks import (
 from bfcviz.live import heap_provider, labels
 from bfcviz.live.heap_provider import HeapProvider
 from bfcviz.live.labels import checked_name
-from bfcviz.live.numpy.serve import unserved
+from bfcviz.live.numpy import unserved
 from bfcviz.live.stacks import Chosen, Stacks
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.model.trace_index import IndexBuilder

@@ -20,7 +20,7 @@ from numpy_served import np
 
 from bfcviz.events.labels import Labels
 from bfcviz.live.labels import label
-from bfcviz.live.numpy.serve import serve_numpy
+from bfcviz.live.numpy import serve_numpy
 from bfcviz.live.stacks import Stacks
 
 MODES = ("alone", "nothing", "label", "stack")

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.cupy.observe import observe_cupy
-from bfcviz.live.cupy.serve import serve_cupy
+from bfcviz.live.cupy import observe_cupy, serve_cupy
 
 try:
     import cupy

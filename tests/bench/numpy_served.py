@@ -24,7 +24,7 @@ import numpy as np
 
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.labels import label
-from bfcviz.live.numpy.serve import serve_numpy
+from bfcviz.live.numpy import serve_numpy
 
 LAYERS = (784, 512, 256, 10)
 

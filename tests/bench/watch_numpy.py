@@ -43,7 +43,7 @@ def measure(w, mode, work, slices):
     """One slice."""
     from numpy_served import timed
 
-    from bfcviz.live.numpy.serve import unserved
+    from bfcviz.live.numpy import unserved
 
     heap, board = w.sources[0].allocator, w.dashboard
     board.stop()

@@ -12,15 +12,13 @@ from unit.live.cupy_stand_in import StandIn, cupy
 from unit.live.jax_stand_in import Array, Device, put_jax, stack
 
 from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.live.cupy import cupy_api
-from bfcviz.live.cupy.observe import observe_cupy
-from bfcviz.live.cupy.serve import serve_cupy
+from bfcviz.live import cupy as cupy_api
+from bfcviz.live import rmm as rmm_serve
+from bfcviz.live.cupy import observe_cupy, serve_cupy
 from bfcviz.live.jax import observe_jax
 from bfcviz.live.memory_limits import Room
-from bfcviz.live.numpy.serve import serve_numpy
-from bfcviz.live.rmm import serve as rmm_serve
-from bfcviz.live.rmm.observe import observe_rmm
-from bfcviz.live.rmm.serve import serve_rmm
+from bfcviz.live.numpy import serve_numpy
+from bfcviz.live.rmm import observe_rmm, serve_rmm
 from bfcviz.live.tensorflow import observe_tensorflow
 from bfcviz.live.torch import serve as torch_serve
 from bfcviz.live.torch.observe import observe_torch

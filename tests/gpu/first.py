@@ -88,7 +88,7 @@ def grant_and_free(source, size):
 def ipc():
     import cupy  # noqa: PLC0415
 
-    from bfcviz.live.cupy.serve import serve_cupy  # noqa: PLC0415
+    from bfcviz.live.cupy import serve_cupy  # noqa: PLC0415
 
     handle = cupy.cuda.runtime.ipcGetMemHandle
     for kind in ("device", "async", "virtual"):
@@ -114,7 +114,7 @@ def capture():
 
 def captured(cupy, kind, mode):
     """Grow within a capture, end it, and use the memory."""
-    from bfcviz.live.cupy.serve import serve_cupy  # noqa: PLC0415
+    from bfcviz.live.cupy import serve_cupy  # noqa: PLC0415
 
     with serve_cupy("1GiB", memory=kind):
         stream = cupy.cuda.Stream(non_blocking=True)
@@ -137,7 +137,7 @@ def captured(cupy, kind, mode):
 def values():
     import cupy  # noqa: PLC0415
 
-    from bfcviz.live.cupy.serve import serve_cupy  # noqa: PLC0415
+    from bfcviz.live.cupy import serve_cupy  # noqa: PLC0415
 
     for kind in ("device", "async", "virtual", "managed"):
         with serve_cupy("2GiB", memory=kind) as served:
@@ -207,7 +207,7 @@ def recorded(name, run):
 def record_cupy(recording):
     from gpu.cuda_machine import trained  # noqa: PLC0415
 
-    from bfcviz.live.cupy.serve import serve_cupy  # noqa: PLC0415
+    from bfcviz.live.cupy import serve_cupy  # noqa: PLC0415
 
     with serve_cupy("64MiB", log=recording):
         trained(10)

@@ -11,8 +11,7 @@ from threads import in_threads
 from bfcviz.allocator.sub_allocators.cuda import KINDS
 from bfcviz.errors import DeviceError, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
-from bfcviz.live.cupy.observe import observe_cupy
-from bfcviz.live.cupy.serve import serve_cupy
+from bfcviz.live.cupy import observe_cupy, serve_cupy
 
 pytestmark = needs_gpu
 

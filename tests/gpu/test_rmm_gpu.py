@@ -6,8 +6,7 @@ from heaps import MIB, model_of
 from processes import needs_compiled
 
 from bfcviz.events.schema import Kind
-from bfcviz.live.rmm.observe import observe_rmm
-from bfcviz.live.rmm.serve import serve_rmm
+from bfcviz.live.rmm import observe_rmm, serve_rmm
 from bfcviz.model.holders import holders
 
 try:

@@ -33,13 +33,12 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.formats.torch import CONF
-from bfcviz.live.deferred_frees import DeferredFrees
+from bfcviz.live.framework_hooks import StreamHeap, StreamTable
 from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
 from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room, Share
-from bfcviz.live.served_heap import OPTIONS, ServedHeap, require_compiled
+from bfcviz.live.served_heap import OPTIONS, DeferredFrees, ServedHeap, require_compiled
 from bfcviz.live.stacks import Capture
 from bfcviz.live.torch import torch_api
-from bfcviz.live.torch.stream_table import StreamHeap, StreamTable
 from bfcviz.live.torch.torch_api import refuse_to_share
 from bfcviz.units import format_bytes
 

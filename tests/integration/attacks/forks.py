@@ -12,7 +12,7 @@ import bfcviz
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.errors import BfcvizError, BrokenInvariant
-from bfcviz.live.numpy.serve import unserved
+from bfcviz.live.numpy import unserved
 
 THREADS, FORKS = 3, 6
 PATIENCE = 20  # seconds for the threads to end

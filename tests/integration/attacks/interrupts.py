@@ -9,8 +9,7 @@ import numpy as np
 from integration.attacks.children import ended, expect, shared_memory, start, wait_for
 
 import bfcviz
-from bfcviz.live.numpy import serve
-from bfcviz.live.numpy.serve import unserved
+from bfcviz.live.numpy import default_handler, set_handler, unserved
 from bfcviz.model import Model
 
 INTERRUPTS = 20  # in one child
@@ -47,7 +46,7 @@ def record(folder, work, shared):
         with unserved():  # NumPy's arrays of the checks are not to change what they look at
             heap.check_invariants()
             rest()
-    serve.set_handler(serve.default_handler())
+    set_handler(default_handler())
     chunks = heap.memory_map()
     recording.close()
     trace = recording.trace()

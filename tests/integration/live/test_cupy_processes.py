@@ -9,9 +9,8 @@ from processes import WarmPython, needs_compiled
 from unit.live.cupy_stand_in import cupy, needs_cupy
 
 from bfcviz.errors import LiveError, MissingExtra
-from bfcviz.live.cupy import cupy_api
-from bfcviz.live.cupy.observe import observe_cupy
-from bfcviz.live.cupy.serve import serve_cupy
+from bfcviz.live import cupy as cupy_api
+from bfcviz.live.cupy import observe_cupy, serve_cupy
 
 pytestmark = [needs_cupy, needs_compiled]
 
@@ -22,8 +21,8 @@ import numpy as np
 from forks import child_ends_well
 from unit.live.cupy_stand_in import StandIn
 from bfcviz import Recording
-from bfcviz.live.cupy import cupy_api
-from bfcviz.live.cupy.serve import serve_cupy
+from bfcviz.live import cupy as cupy_api
+from bfcviz.live.cupy import serve_cupy
 gpu = StandIn()
 cupy_api.Cuda = lambda wish: gpu
 """

@@ -10,7 +10,7 @@ from processes import needs_compiled
 
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.numpy.serve import serve_numpy, unserved
+from bfcviz.live.numpy import serve_numpy, unserved
 
 pytestmark = needs_compiled
 

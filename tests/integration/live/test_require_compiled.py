@@ -6,7 +6,7 @@ PLAIN = """
 import importlib, pkgutil, sys
 import bfcviz, bfcviz.live
 from bfcviz.live import labels
-from bfcviz.live.numpy import serve as numpy_api
+from bfcviz.live import numpy as numpy_api
 for module in pkgutil.walk_packages(bfcviz.live.__path__, "bfcviz.live."):
     if "startup" not in module.name:
         importlib.import_module(module.name)

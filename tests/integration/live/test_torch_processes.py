@@ -80,8 +80,8 @@ ENDING = """
 import atexit, ctypes, sys, threading
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
-from bfcviz.live.deferred_frees import DeferredFrees
-from bfcviz.live.torch.stream_table import StreamTable
+from bfcviz.live.served_heap import DeferredFrees
+from bfcviz.live.framework_hooks import StreamTable
 
 class Refusing(PythonSubAllocator):
     def allocate(self, alignment, num_bytes):

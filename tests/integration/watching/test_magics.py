@@ -32,7 +32,7 @@ def as_it_was(request):
 
 
 def prepare(shell):
-    numpy_api = "from bfcviz.live.numpy import serve as numpy_api"
+    numpy_api = "from bfcviz.live import numpy as numpy_api"
     code = f"%load_ext bfcviz\nimport numpy as np, bfcviz\n{numpy_api}\n%xmode Minimal"
     assert shell.run(code).error is None
 

@@ -71,7 +71,7 @@ OPTIONS = [
 ]
 BEGIN = """
 import gc, os, sys, pytest
-import bfcviz.analysis.leaks, bfcviz.live.numpy.serve, bfcviz.watching.reports, bfcviz.watching.session
+import bfcviz.analysis.leaks, bfcviz.live.numpy, bfcviz.watching.reports, bfcviz.watching.session
 import bfcviz.whatif.replay
 gc.freeze()
 """

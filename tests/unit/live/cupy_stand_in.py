@@ -10,10 +10,10 @@ import pytest
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog
-from bfcviz.live.cupy import cupy_api
-from bfcviz.live.cupy.serve import serve_cupy
-from bfcviz.live.deferred_frees import DelayedEvent
+from bfcviz.live import cupy as cupy_api
+from bfcviz.live.cupy import serve_cupy
 from bfcviz.live.memory_limits import Room
+from bfcviz.live.served_heap import DelayedEvent
 
 try:
     import cupy

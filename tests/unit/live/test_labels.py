@@ -18,7 +18,7 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live import labels as live_labels
 from bfcviz.live.labels import label
-from bfcviz.live.numpy.serve import serve_numpy, unserved
+from bfcviz.live.numpy import serve_numpy, unserved
 
 
 def labels_of(service):

@@ -18,7 +18,7 @@ from bfcviz.events.storage.recording import Recording
 from bfcviz.figures.timelines import measure_history
 from bfcviz.live import labels
 from bfcviz.live.labels import label, mark, phase
-from bfcviz.live.numpy.serve import serve_numpy, unserved
+from bfcviz.live.numpy import serve_numpy, unserved
 
 
 class Source:

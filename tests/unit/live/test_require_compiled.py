@@ -13,13 +13,12 @@ import bfcviz
 from bfcviz import _compiled
 from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.errors import LiveError
+from bfcviz.live import numpy as numpy_api
+from bfcviz.live import rmm as rmm_serve
 from bfcviz.live import served_heap, stacks
-from bfcviz.live.cupy.observe import observe_cupy
-from bfcviz.live.cupy.serve import serve_cupy
-from bfcviz.live.numpy import serve as numpy_api
-from bfcviz.live.numpy.serve import serve_numpy
-from bfcviz.live.rmm import serve as rmm_serve
-from bfcviz.live.rmm.serve import serve_rmm
+from bfcviz.live.cupy import observe_cupy, serve_cupy
+from bfcviz.live.numpy import serve_numpy
+from bfcviz.live.rmm import serve_rmm
 from bfcviz.live.torch.serve import serve_torch
 
 __all__ = ["gpu"]

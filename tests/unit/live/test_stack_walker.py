@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from processes import needs_compiled
 
-from bfcviz.live.numpy.serve import serve_numpy
-from bfcviz.live.stack_walker import DEEPEST, WALK_ON, Walker
+from bfcviz.live.framework_hooks import DEEPEST, WALK_ON, Walker
+from bfcviz.live.numpy import serve_numpy
 
 pytestmark = needs_compiled
 

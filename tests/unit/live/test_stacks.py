@@ -20,7 +20,7 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live import stacks
 from bfcviz.live.labels import label
-from bfcviz.live.numpy.serve import serve_numpy, unserved
+from bfcviz.live.numpy import serve_numpy, unserved
 from bfcviz.live.stacks import Capture, Stacks
 
 pytestmark = needs_compiled

@@ -12,8 +12,7 @@ from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.frameworks import WatchRequest
 from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.numpy import serve
-from bfcviz.live.numpy.serve import serve_numpy
+from bfcviz.live.numpy import get_handler, serve_numpy
 from bfcviz.watching.session import open_source
 
 
@@ -33,7 +32,7 @@ class FakeProvider(HeapProvider):
         if self.fails is not None:
             raise self.fails
         self.began += 1
-        self.handler = serve.get_handler()
+        self.handler = get_handler()
 
     def _stop(self, error):
         self.ended += 1
@@ -96,7 +95,7 @@ def test_devices_reach_those_that_observe(live):
 
 
 def test_another_framework_is_watched_like_numpy(live, tmp_path):
-    made, plain = [], serve.get_handler()
+    made, plain = [], get_handler()
     live("cupy", "serve", lambda **options: made.append(FakeProvider(**options)) or made[0])
     with bfcviz.watch(cupy={"memory": "managed"}, numpy=True, limit="1MiB", path=tmp_path / "run") as w:
         assert w.says == f"{serve_numpy('1MiB').description}. CuPy is served by a stand-in."
@@ -120,10 +119,10 @@ def test_an_error_of_a_framework_becomes_a_live_error_and_undoes_the_others(live
         return FakeProvider(fails=error)
 
     live("cupy", "serve", make)
-    handler = serve.get_handler()
+    handler = get_handler()
     with pytest.raises(LiveError, match=r"^CuPy cannot be watched.*RuntimeError: cudaError.*insufficient$"):
         bfcviz.watch(cupy=True, numpy=True).__enter__()
-    assert serve.get_handler() is handler
+    assert get_handler() is handler
     with bfcviz.watch(numpy=True):
         pass
 
@@ -232,9 +231,9 @@ def test_capture_goes_to_each_framework_that_takes_it(live):
 def test_a_missing_framework_is_named_and_numpy_stays_unchanged(asked, name, monkeypatch):
     for module in ("cupy", "torch", "rmm", "jax"):
         monkeypatch.setitem(sys.modules, module, None)  # as where it is not installed
-    handler = serve.get_handler()
+    handler = get_handler()
     with pytest.raises(BfcvizError, match=name):
         bfcviz.watch(numpy=True, **asked).__enter__()
-    assert serve.get_handler() is handler
+    assert get_handler() is handler
     with bfcviz.watch(numpy=True, limit="1MiB"):
         pass

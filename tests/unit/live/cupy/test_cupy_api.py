@@ -13,8 +13,8 @@ from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.allocator.sub_allocators.cuda import Budget
 from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.errors import LiveError
-from bfcviz.live.cupy import cupy_api
-from bfcviz.live.cupy.cupy_api import Cuda, handle_of
+from bfcviz.live import cupy as cupy_api
+from bfcviz.live.cupy import Cuda, handle_of
 
 
 class RuntimeFailure(RuntimeError):

@@ -12,8 +12,7 @@ from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live import stacks
-from bfcviz.live.cupy.observe import observe_cupy
-from bfcviz.live.cupy.serve import serve_cupy
+from bfcviz.live.cupy import observe_cupy, serve_cupy
 from bfcviz.live.labels import label
 
 pytestmark = [needs_cupy, needs_compiled]

@@ -15,7 +15,7 @@ from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
-from bfcviz.live.cupy.observe import observe_cupy
+from bfcviz.live.cupy import observe_cupy
 from bfcviz.live.labels import label
 
 pytestmark = needs_cupy

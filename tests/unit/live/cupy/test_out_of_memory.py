@@ -3,7 +3,7 @@
 import pytest
 
 from bfcviz.errors import OutOfMemory
-from bfcviz.live.cupy.serve import cupy_out_of_memory
+from bfcviz.live.cupy import cupy_out_of_memory
 
 
 class TheirError(MemoryError):

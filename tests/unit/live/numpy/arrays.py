@@ -4,7 +4,7 @@ import numpy as np
 
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
-from bfcviz.live.numpy.serve import serve_numpy, unserved
+from bfcviz.live.numpy import serve_numpy, unserved
 
 
 def served(limit="64MiB", **options):

@@ -21,8 +21,7 @@ from bfcviz.errors import AllocatorError, BfcvizError, InvalidRequest, LiveError
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live import memory_limits
-from bfcviz.live.numpy import serve
-from bfcviz.live.numpy.serve import serve_numpy, unserved
+from bfcviz.live.numpy import get_handler, serve_numpy, unserved
 from bfcviz.model import Model
 
 pytestmark = needs_compiled
@@ -127,10 +126,10 @@ def test_an_error_that_leaves_says_why():
 
 
 def test_leaving_restores_what_was_there():
-    before = serve.get_handler()
+    before = get_handler()
     with pytest.raises(ZeroDivisionError), served():
-        print(serve.get_handler() is not before, 1 // 0)
-    assert serve.get_handler() is before
+        print(get_handler() is not before, 1 // 0)
+    assert get_handler() is before
     service = served()
     with service, unserved():
         np.ones(10)
@@ -294,7 +293,7 @@ def test_another_context_can_be_served_too():
         assert context.run(ours)
     late.run(on.watch_here)
     assert (context.run(ours), late.run(ours)) == (False, False)
-    assert late.run(serve.get_handler) is serve.get_handler()
+    assert late.run(get_handler) is get_handler()
 
 
 def test_the_heap_behaves_as_told():

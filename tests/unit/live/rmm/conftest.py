@@ -6,7 +6,7 @@ from fake_rmm import FakeRmm
 from fake_torch import HostMemory
 
 from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.live.rmm import serve as rmm_serve
+from bfcviz.live import rmm as rmm_serve
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.live.observed_heap import ObservedHeap
-from bfcviz.live.rmm.observe import LogFile
+from bfcviz.live.rmm import LogFile
 
 LINES = """Thread,Time,Action,Pointer,Size,Stream
 13395,16:53:04.281065,allocate,0x7f0000064000,100,0

@@ -9,7 +9,7 @@ import bfcviz
 from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.errors import BfcvizError, InvalidRequest, LiveError
-from bfcviz.live.rmm.observe import observe_rmm
+from bfcviz.live.rmm import observe_rmm
 from bfcviz.live.stacks import Stacks
 
 MECHANISMS = pytest.mark.parametrize("mechanism", ["callback", "log"])

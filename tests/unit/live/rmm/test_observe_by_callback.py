@@ -16,7 +16,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.labels import label
-from bfcviz.live.rmm.observe import observe_rmm
+from bfcviz.live.rmm import observe_rmm
 
 
 def events_of(source, kind):

@@ -5,7 +5,7 @@ from fake_rmm import CallbackMemoryResource, LoggingResourceAdaptor
 
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
-from bfcviz.live.rmm.observe import observe_rmm
+from bfcviz.live.rmm import observe_rmm
 
 
 def test_the_log_is_read_as_it_grows(rmm):

@@ -5,8 +5,7 @@ import sys
 import pytest
 
 from bfcviz.errors import LiveError
-from bfcviz.live.rmm.observe import observe_rmm
-from bfcviz.live.rmm.serve import serve_rmm
+from bfcviz.live.rmm import observe_rmm, serve_rmm
 
 
 @pytest.mark.parametrize("watch", [serve_rmm, observe_rmm])

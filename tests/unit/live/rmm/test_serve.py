@@ -17,7 +17,7 @@ from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.labels import label
-from bfcviz.live.rmm.serve import serve_rmm
+from bfcviz.live.rmm import serve_rmm
 from bfcviz.live.stacks import Capture
 
 

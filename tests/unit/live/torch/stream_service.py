@@ -8,8 +8,8 @@ import pytest
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.live.deferred_frees import DeferredFrees
-from bfcviz.live.torch.stream_table import StreamTable
+from bfcviz.live.framework_hooks import StreamTable
+from bfcviz.live.served_heap import DeferredFrees
 
 ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
 

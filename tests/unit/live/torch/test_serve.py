@@ -10,8 +10,8 @@ import bfcviz
 from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.deferred_frees import DeferredFrees
 from bfcviz.live.labels import label
+from bfcviz.live.served_heap import DeferredFrees
 from bfcviz.live.torch.serve import serve_torch
 
 pytestmark = needs_compiled

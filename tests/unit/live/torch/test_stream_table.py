@@ -12,7 +12,7 @@ from unit.live.torch.stream_service import NUMBERS, Service
 
 from bfcviz.events.schema import Kind
 from bfcviz.live import labels as names
-from bfcviz.live.torch.stream_table import StreamTable
+from bfcviz.live.framework_hooks import StreamTable
 
 pytestmark = needs_compiled
 

@@ -3,7 +3,7 @@
 from bfcviz.allocator.hooks cimport Hooks, unpack
 from bfcviz.native cimport u32, u64
 
-cdef extern from "bfcviz/live/torch/torch_error.h":
+cdef extern from "bfcviz/live/torch_error.h":
     ctypedef void (*Thrower "bfc_thrower")(const char *)
 
     ctypedef struct Cpp "bfc_cpp":
@@ -16,7 +16,7 @@ cdef extern from "bfcviz/live/torch/torch_error.h":
 
     Thrower bfc_out_of_memory_thrower(Cpp)
 
-cdef extern from "bfcviz/live/torch/torch_functions.h":
+cdef extern from "bfcviz/live/torch_functions.h":
     void *bfc_torch_alloc(Py_ssize_t, int, void *) nogil
     void bfc_torch_free(void *, size_t, int, void *) nogil
     void bfc_torch_record(void *, void *) nogil

@@ -1,11 +1,11 @@
 # The functions CuPy calls for its memory (cupy_functions.h), declared to Cython.
 
 from bfcviz.allocator.hooks cimport Hooks, unpack
-from bfcviz.live.numpy.numpy_functions cimport walk_of
+from bfcviz.live.numpy_functions cimport walk_of
 from bfcviz.live.stack_walk cimport Walk
 from bfcviz.native cimport u32, u64
 
-cdef extern from "bfcviz/live/cupy/cupy_functions.h":
+cdef extern from "bfcviz/live/cupy_functions.h":
     ctypedef struct Gate "bfc_cu":
         int held
         int late
@@ -44,7 +44,7 @@ cdef inline void give_back(Gate *made, size_t pointer, int device) noexcept:
 
 # -- observed
 
-cdef extern from "bfcviz/live/cupy/cupy_functions.h":
+cdef extern from "bfcviz/live/cupy_functions.h":
     ctypedef size_t DeviceOf "bfc_cu_device_of"     # a C function's address
 
     object bfc_cu_watch_new(StreamOf, DeviceOf, u32, object, Walk *)

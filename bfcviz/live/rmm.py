@@ -1,25 +1,452 @@
-"""observe_rmm: RMM keeps its own resources; record the requests to them, by callbacks or by RMM's log."""
+"""RMM: served from instrumented heaps, or observed by callbacks or by its log.
+
+RMM serves cuDF and, where they are set up for it, CuPy (`rmm.allocators.cupy`) and PyTorch (`rmm.allocators.torch`).
+"""
 
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from importlib import import_module
 from itertools import count
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, Literal
 from weakref import ref
 
-from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
+from bfcviz import _forks, native
+from bfcviz.allocator.interface import AllocatorOptions
+from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.allocator.sub_allocators.cuda import Budget, Memory, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda_driver import LEGACY, PER_THREAD
+from bfcviz.errors import BfcvizError, DeviceError, InvalidFree, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import RMM_OBSERVED
 from bfcviz.events.storage.recording import Recording
 from bfcviz.formats.rmm import ALLOCATE, FREE, UNIT, RmmDayCount, RmmLogFormat, RmmRequest
+from bfcviz.live.framework_hooks import UninterruptedCall
 from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
+from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room, Share
 from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order
-from bfcviz.live.rmm.rmm_api import HIDDEN, Rmm, rmm_stream_number
-from bfcviz.live.rmm.uninterrupted_call import UninterruptedCall
+from bfcviz.live.served_heap import OPTIONS, DeferredFrees, DelayedEvent, HeapFactory, ServedHeap, StreamEvent
 from bfcviz.live.stacks import Capture, Captured
+
+# ------------------------------------------------------------------------------
+# The functions of RMM and of its CUDA bindings that bfcviz uses, checked before anything changes.
+
+
+HIDDEN: Final = ("rmm", "cudf", "numpy")
+"""Modules that recorded stacks leave out."""
+
+
+class Rmm:
+    """RMM on a machine with a GPU.
+
+    Args:
+        wish: what to do with RMM, for errors: `served` or `observed`.
+
+    Raises:
+        LiveError: RMM is not installed or too old, or CUDA does not start.
+    """
+
+    def __init__(self, wish: str) -> None:
+        try:
+            import_module("rmm")
+            self.mr = import_module("rmm.mr")
+            self._runtime = import_module("cuda.bindings.runtime")
+        except ImportError as error:
+            raise LiveError(
+                f"RMM cannot be {wish}: its import fails ({error}). pip install rmm-cu12, or rmm-cu13, of 2025 or later"
+            ) from error
+        gpu = import_module("rmm._cuda.gpu")
+        try:
+            self.devices = int(gpu.getDeviceCount())
+        except Exception as error:
+            raise LiveError(
+                f"RMM cannot be {wish}: CUDA does not start: {error}. It needs an NVIDIA GPU and its driver. NumPy "
+                "needs no GPU: serve_numpy"
+            ) from error
+        self._gpu = gpu
+
+    def device(self) -> int:
+        """Number of this thread's device."""
+        return int(self._gpu.getDevice())
+
+    def total_memory(self, device: int) -> int:
+        """Bytes a device has."""
+        with self.on(device):
+            return int(self.mr.available_device_memory()[1])
+
+    def room(self, device: int) -> Room:
+        """The memory of a device now."""
+        with self.on(device):
+            available, total = self.mr.available_device_memory()
+        return Room(int(total), int(available), cuda_driver.load().attribute(CAPABILITY_MAJOR, device))
+
+    def has_context(self, device: int) -> bool:
+        """Whether this process uses a device already; the query creates no context, unlike making it current."""
+        try:
+            return cuda_driver.load().has_context(device)
+        except DeviceError:
+            return True  # the query is not possible: assume that it is in use
+
+    @contextmanager
+    def on(self, device: int) -> Iterator[None]:
+        """Make a device current in this thread within a `with`."""
+        before = self._gpu.getDevice()
+        if before != device:
+            self._gpu.setDevice(device)
+        try:
+            yield
+        finally:
+            if before != device:
+                self._gpu.setDevice(before)
+
+    # -- streams ------------------------------------------------------------------------------------------------
+
+    def record(self, device: int, stream: int) -> StreamEvent:
+        """Record an event behind all work in a stream so far; if a capture forbids it, after the capture."""
+        event = self._try_to_record(device, rmm_stream_handle(stream))
+        if event is not None:
+            return event
+        handle = LEGACY if stream < 0 else stream  # other threads have no handle of a thread's own stream
+        return DelayedEvent(lambda: self._try_to_record(device, handle))
+
+    def synchronize(self, device: int) -> None:
+        """Wait for all work on a device; raises LiveError during a graph capture, which waiting would break."""
+        driver = cuda_driver.load()
+        with self.on(device), driver.relaxed():
+            if driver.is_capturing(LEGACY):
+                raise LiveError(
+                    f"cannot wait for device {device} while a CUDA graph is captured: end the capture first"
+                )
+            _checked_rmm_answer(self._runtime.cudaDeviceSynchronize())
+
+    def _try_to_record(self, device: int, handle: int) -> StreamEvent | None:
+        driver = cuda_driver.load()
+        with self.on(device), driver.relaxed():
+            if driver.is_capturing(handle):
+                return None
+            event = _RmmEvent(self._runtime)
+            event.record(handle)
+        return event
+
+
+def rmm_stream_number(stream: Any) -> int:
+    """The number of RMM's stream: its handle; negative for this thread's default stream, unique to the thread."""
+    handle = int(stream.__cuda_stream__()[1])
+    return -1 - native.thread_number() if handle == PER_THREAD else handle
+
+
+def rmm_stream_handle(number: int) -> int:
+    """The handle of the number of RMM's stream, valid in the thread of the stream."""
+    return PER_THREAD if number < 0 else number
+
+
+class _RmmEvent:
+    """A CUDA event, through the bindings that RMM uses."""
+
+    def __init__(self, runtime: Any) -> None:
+        self._runtime = runtime
+        self._event = _checked_rmm_answer(runtime.cudaEventCreateWithFlags(runtime.cudaEventDisableTiming))
+
+    def record(self, stream: int) -> None:
+        _checked_rmm_answer(self._runtime.cudaEventRecord(self._event, self._runtime.cudaStream_t(stream)))
+
+    def query(self) -> bool:
+        """Whether all work before it is done."""
+        with cuda_driver.load().relaxed():
+            (status,) = self._runtime.cudaEventQuery(self._event)
+        return int(status) == 0
+
+    def synchronize(self) -> None:
+        """Wait until that work is done."""
+        with cuda_driver.load().relaxed():
+            _checked_rmm_answer(self._runtime.cudaEventSynchronize(self._event))
+
+    def __del__(self) -> None:
+        if hasattr(self, "_event"):
+            self._runtime.cudaEventDestroy(self._event)
+
+
+def _checked_rmm_answer(answer: tuple[Any, ...]) -> Any:
+    """What a function of RMM's CUDA bindings returned; raises LiveError if it failed."""
+    status, *values = answer
+    if int(status):
+        raise LiveError(f"CUDA answered {status.name}")
+    return values[0] if values else None
+
+
+# ------------------------------------------------------------------------------
+# serve_rmm: RMM's memory on instrumented heaps, one for each stream of a device (ServedRmmDevice). The heaps hold
+# the memory of all that allocates through RMM.
+
+
+class RmmHeap(ServedHeap):
+    """A heap behind RMM's buffers."""
+
+    users = "RMM's buffers"
+    advice = "leave serve_rmm's `with` and drop them first"
+
+
+class _ThreadToken:
+    """Lives as long as a thread that is served through RMM."""
+
+
+class ServedRmmDevice:
+    """One device's memory: RMM's CallbackMemoryResource calls `allocate` and `free`.
+
+    Memory belongs to the stream it was allocated for. A free on another stream is deferred until that stream has done
+    its work so far; RMM guarantees no more than that.
+
+    Args:
+        make: makes the heap of a stream number.
+        capture: what is recorded with each allocation.
+
+    Attributes:
+        heaps: by the number of their stream.
+        failure: numbers of the last request that failed; None: none has.
+        lost_frees: number of frees of addresses that no heap knows, or whose readers cannot be awaited.
+        is_serving: whether the `with` is open; after it, wholly free regions go back to the device.
+    """
+
+    def __init__(self, device: int, rmm: Rmm, make: Callable[[int], RmmHeap], capture: Capture) -> None:
+        self.heaps: dict[int, RmmHeap] = {}
+        self.failure: OutOfMemory | None = None
+        self.lost_frees = 0
+        self.is_serving = False
+        self._device = device
+        self._make = make
+        self._capture = capture
+        self._owners: dict[int, int] = {}  # stream by address
+        self._rmm = rmm
+        self._threads: dict[int, ref[_ThreadToken]] = {}  # by the number of their own default stream
+        self._thread = threading.local()
+        self._lock = _forks.keep(threading.RLock())
+        self._deferred = DeferredFrees(self, lambda _: None, rmm)
+
+    def allocate(self, num_bytes: int, stream: Any) -> int:
+        """Allocate `num_bytes`; RMM turns exceptions into MemoryError."""
+        if num_bytes == 0:
+            return 0
+        number = rmm_stream_number(stream)
+        self._deferred.free_ready(0, self._device, number)
+        heap = self.heap_of(number)
+        label = self._capture.number()
+        try:
+            address = heap.allocate(num_bytes, 256, label)
+        except OutOfMemory:
+            address = self._try_again(heap, num_bytes, label)
+        self._owners[address] = number
+        return address
+
+    def free(self, address: int, _num_bytes: int, stream: Any) -> None:
+        """Free memory. It raises nothing: the calling C++ accepts no exception here."""
+        owner = self._owners.pop(address, None)
+        if owner is None:
+            self.lost_frees += address != 0
+            return
+        try:
+            number = rmm_stream_number(stream)
+            is_held = number != owner and self._deferred.defer_until(address, self._device, owner, [number])
+        except Exception:  # noqa: BLE001  CUDA failed: it stays in use, because a stream may still read it
+            self.lost_frees += 1
+            return
+        if not is_held:
+            self.give_back(address, self._device, owner)
+        elif not self.is_serving:  # no further request will come that could carry it out
+            with suppress(Exception):  # CUDA failed: it stays in use
+                self._deferred.wait(0, self._device, 0)
+
+    def end(self) -> None:
+        """The `with` ended: wait for the deferred frees, and return what is wholly free to the device."""
+        self.is_serving = False
+        self._deferred.wait(0, self._device, 0)
+        for heap in list(self.heaps.values()):
+            heap.give_back()
+
+    def heap_of(self, number: int) -> RmmHeap:
+        """The heap of a stream; made if there is none."""
+        with self._lock:
+            if number not in self.heaps:
+                self.heaps[number] = self._inherit() or self._make(number)
+            if number < 0 and not hasattr(self._thread, "here"):
+                self._thread.here = here = _ThreadToken()
+                self._threads[number] = ref(here)
+            return self.heaps[number]
+
+    def _inherit(self) -> RmmHeap | None:
+        """Take the heap of an ended thread without chunks in use; None: there is none."""
+        for number, thread in list(self._threads.items()):
+            if thread() is not None or self.heaps[number].stats().chunks_in_use:
+                continue
+            try:
+                self._rmm.synchronize(self._device)  # that thread's own stream may not be done
+            except LiveError:  # a graph is being captured: try again later
+                return None
+            del self._threads[number]
+            heap = self.heaps.pop(number)
+            heap.trim()
+            return heap
+        return None
+
+    def settle(self) -> None:
+        """Carry out the deferred frees whose streams are done."""
+        self._deferred.free_ready(0, self._device, 0)
+
+    def _try_again(self, heap: RmmHeap, num_bytes: int, label: int) -> int:
+        """Wait for the deferred frees, release the other heaps' free regions, and retry once."""
+        self._deferred.wait(0, self._device, 0)
+        for other in list(self.heaps.values()):
+            other.trim()
+        try:
+            return heap.allocate(num_bytes, 256, label)
+        except OutOfMemory as error:
+            others = [each for each in list(self.heaps.values()) if each is not heap]
+            self.failure = error.beside((each.name, each.stats()) for each in others)
+        raise self.failure.detached()
+
+    # -- called by `DeferredFrees` ------------------------------------------------------------------------------
+
+    def give_back(self, pointer: int, _device: int, stream: int) -> None:
+        """Free memory in the heap it came from."""
+        try:
+            self.heaps[stream].free(pointer)
+        except InvalidFree:
+            self.lost_frees += 1
+            return
+        if not self.is_serving:
+            with suppress(DeviceError):  # C++ accepts no exception here; a GPU that fails here failed before
+                self.heaps[stream].give_back()
+
+    def count(self, noted: int, held: int) -> None:
+        """Needs no counts: each request checks."""
+
+
+_kept: list[Any] = []
+"""Objects that RMM holds bare pointers to while any buffer lives: kept forever."""
+
+
+class RmmServed(HeapProvider):
+    """What `serve_rmm` returns; serves all devices and threads within a `with`, and can be entered again."""
+
+    way = "serve"
+    title = "RMM"
+
+    def __init__(self, rmm: Rmm, make: Callable[[int, int], RmmHeap], capture: Capture) -> None:
+        self.labels = capture.labels
+        self._capture = capture
+        self._rmm = rmm
+        self.devices: dict[int, ServedRmmDevice] = {}
+        self._resources: dict[int, Any] = {}
+        self._before: dict[int, Any] = {}
+        current = rmm.device()
+        for number in sorted(range(rmm.devices), key=lambda number: number != current):
+            device = self.devices[number] = ServedRmmDevice(number, rmm, partial(make, number), capture)
+            self._resources[number] = rmm.mr.CallbackMemoryResource(
+                UninterruptedCall(device.allocate), UninterruptedCall(device.free)
+            )
+            _kept.append((device, self._resources[number]))
+        self.devices[current].heap_of(0)
+
+    @property
+    def description(self) -> str:
+        """The way, and what it means."""
+        return (
+            "RMM is served: all memory that is allocated through RMM comes from bfcviz's heaps, one per stream; every "
+            f"request runs some Python{self._capture.note}"
+        )
+
+    @property
+    def heaps(self) -> list[RmmHeap]:
+        """A heap for each stream used so far; more may come, the default stream's first."""
+        return [heap for device in self.devices.values() for heap in list(device.heaps.values())]
+
+    @property
+    def out_of_memory(self) -> OutOfMemory | None:
+        """The numbers of the last failed request, of the first device that had one; None: none failed."""
+        return next((each.failure for each in self.devices.values() if each.failure is not None), None)
+
+    def settle(self) -> None:
+        """Carry out the deferred frees whose streams are done."""
+        for device in self.devices.values():
+            device.settle()
+
+    def _start(self) -> None:
+        self._capture.use()
+        for device, resource in self._resources.items():
+            self.devices[device].is_serving = True
+            self._before[device] = self._rmm.mr.get_per_device_resource(device)
+            self._rmm.mr.set_per_device_resource(device, resource)
+
+    def _stop(self, error: BaseException | None) -> None:
+        for device, before in self._before.items():
+            if self._rmm.mr.get_per_device_resource(device) is self._resources[device]:
+                self._rmm.mr.set_per_device_resource(device, before)
+        self._before.clear()
+        failures = []
+        for each in self.devices.values():
+            try:
+                each.end()
+            except BfcvizError as failure:
+                failures.append(failure)
+        if failures and error is None:
+            raise failures[0]
+
+
+def serve_rmm(
+    limit: int | str | None = None,
+    *,
+    fraction: float | None = None,
+    headroom: int | str | None = None,
+    log: EventLog | Recording | None = None,
+    labels: Labels | None = None,
+    memory: Memory = "device",
+    capture: Captured = None,
+    options: AllocatorOptions = OPTIONS,
+) -> RmmServed:
+    """Allocate RMM's memory from instrumented heaps, one per stream, within a `with`.
+
+    RMM calls Python for each request (CallbackMemoryResource), which NVIDIA intends for debugging, not for speed. When
+    memory runs out RMM raises MemoryError, with our numbers in its text.
+
+    Args:
+        limit: of each device's heaps together, in bytes or as text. Default: what is free when its first heap is made,
+            less TensorFlow's reserve for CUDA's libraries and kernels (`memory_limits`).
+        fraction: the limit as a share of the device's total memory; give at most one of the three.
+        headroom: bytes, or text, of the free memory to leave free.
+        log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
+            memory. A recording includes its labels.
+        labels: interns the names of `labels.label`.
+        memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
+        capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
+        options: the options of the heaps.
+
+    Raises:
+        LiveError: RMM is not installed, sees no GPU or less memory than the limit; on entering: it is served already.
+        InvalidRequest: a limit, fraction or headroom is out of range, or several are given.
+        ValueError: a text is not a size.
+    """
+    share = Share.parse(limit, fraction, headroom)
+    rmm = Rmm("served")
+    first, table = log_and_labels(log, labels)
+
+    def source(device: int, stream: int, budget: Budget) -> SubAllocator:
+        return cuda_sub_allocator(memory, device, rmm_stream_handle(stream), budget=budget)
+
+    def limit_of(device: int) -> int:
+        return share.of(device, rmm.room(device), memory)
+
+    make = HeapFactory(RmmHeap, "rmm", source, limit_of, logs_of_heaps(first), table, options)
+    return RmmServed(rmm, make, Capture(table, capture, hide=HIDDEN))
+
+
+# ------------------------------------------------------------------------------
+# observe_rmm: RMM keeps its own resources; record the requests to them, by callbacks or by RMM's log.
 
 
 class LogFile:
@@ -179,7 +606,7 @@ def _time_of_day_ns() -> int:
     return ((local.tm_hour * 60 + local.tm_min) * 60 + local.tm_sec) * 1_000_000_000 + now % 1_000_000_000
 
 
-_kept: Final[list[Any]] = []
+_kept_callbacks: Final[list[Any]] = []
 """The callbacks of all resources. C++ has bare pointers to them, and does not say when it drops the last one."""
 
 
@@ -279,7 +706,7 @@ class Forwarder:
     def resource(self, kind: Any, upstream: Any) -> Any:
         """Make the resource, of class `kind`, around `upstream`; call it once."""
         callbacks = (UninterruptedCall(self.allocate), UninterruptedCall(self.free))
-        _kept.append(callbacks)
+        _kept_callbacks.append(callbacks)
         made = kind(*callbacks)
         made.upstream = upstream
         self._resource = ref(made)

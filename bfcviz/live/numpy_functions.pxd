@@ -10,7 +10,7 @@ cdef extern from "bfcviz/live/failure.h":
         u64 requested
         Totals totals
 
-cdef extern from "bfcviz/live/numpy/numpy_functions.h":
+cdef extern from "bfcviz/live/numpy_functions.h":
     ctypedef struct PlainHandler "bfc_handler":
         pass
 

@@ -16,7 +16,7 @@
 #include "bfcviz/live/failure.h"
 #include "bfcviz/live/raise_later.h"
 #include "bfcviz/live/thread_label.h"
-#include "bfcviz/live/torch/torch_error.h"
+#include "bfcviz/live/torch_error.h"
 
 /* One heap, for one stream of one device. PyTorch passes no context to its functions, so this list is
    global, newest first. Tensors may outlive their service: a heap is removed once none has memory of it. */

@@ -19,8 +19,8 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live import memory_limits
+from bfcviz.live.framework_hooks import NumpyHandler
 from bfcviz.live.heap_provider import HeapProvider, ThreadStartHook
-from bfcviz.live.numpy.handler import NumpyHandler
 from bfcviz.live.served_heap import OPTIONS, ServedHeap, require_compiled
 from bfcviz.live.stacks import Capture, Captured
 from bfcviz.units import format_bytes, parse_bytes

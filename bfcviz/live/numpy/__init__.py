@@ -1,1 +1,0 @@
-"""NumPy's arrays in an instrumented heap of host memory."""

@@ -1,3 +1,0 @@
-cdef class UninterruptedCall:
-    cdef object _function
-    cdef object _is_finalizing
