@@ -30,11 +30,11 @@ from bfcviz.analysis.why import diagnose
 from bfcviz.errors import BfcvizError, FileError, NoMessage, TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import setting
+from bfcviz.importers.file_content import is_url, local_copy
 from bfcviz.importers.file_format import READABLE
 from bfcviz.importers.messages import is_pasted, last_line, read_message_file, read_pasted
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.rank_files import rank_files
-from bfcviz.importers.remote_file import is_url, local_copy
 from bfcviz.model import holders as holder_tree
 from bfcviz.model import navigation
 from bfcviz.model.grouping import grouping

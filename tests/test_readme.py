@@ -212,8 +212,7 @@ def test_the_recipes_name_files_that_exist():
     for path, names in {
         "bfcviz/importers/file_format.py": ("Format", "_BY_CONTENT", "READABLE"),
         "bfcviz/importers/open_trace.py": ("_READERS",),
-        "bfcviz/importers/heap_state.py": ("events_of_state", "failed_request"),
-        "bfcviz/importers/recorded_history.py": ("RecordedHistory",),
+        "bfcviz/importers/event_makers.py": ("events_of_state", "failed_request", "RecordedHistory"),
         "bfcviz/frameworks.py": ("Framework", "_ALL"),
         "bfcviz/live/heap_provider.py": ("HeapProvider",),
         "bfcviz/figures/panel.py": ("Panel",),

@@ -21,9 +21,9 @@ from bfcviz.cli.command import add_more_files
 from bfcviz.cli.common import asked_ranks, pool_number, status_of
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
+from bfcviz.importers.file_content import is_url, local_copy
 from bfcviz.importers.messages import is_pasted, read_message_file, read_pasted
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.importers.remote_file import is_url, local_copy
 from bfcviz.model.navigation import failures_left_out
 from bfcviz.public_functions import growths_lead
 from bfcviz.terminal import json_text, say

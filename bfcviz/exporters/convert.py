@@ -21,7 +21,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.exporters.chrome_counters import write_chrome_trace
 from bfcviz.exporters.torch_snapshot import write_snapshot
 from bfcviz.extras import needed
-from bfcviz.importers.heap_state import HEAP_CHUNK, HeapRegion, events_of_state
+from bfcviz.importers.event_makers import HEAP_CHUNK, HeapRegion, events_of_state
 from bfcviz.model.keyframe_bytes import keyframes
 from bfcviz.model.model import Model
 from bfcviz.model.trace_index import IndexBuilder

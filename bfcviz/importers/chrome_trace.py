@@ -22,11 +22,9 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_POOLS, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
+from bfcviz.importers.event_makers import REPORT, RecordedHistory, Reports, RowBlocks, by_time, numbers_of
 from bfcviz.importers.file_content import MEMORY_EVENTS, UNPACKED_JSON, ContentPieces, Limits
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.join_heaps import by_time
-from bfcviz.importers.recorded_history import REPORT, RecordedHistory, Reports, numbers_of
-from bfcviz.importers.row_blocks import RowBlocks
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------

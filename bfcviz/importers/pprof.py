@@ -16,6 +16,7 @@ from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, STATE_ONLY, Origin, Pool, Status
 from bfcviz.events.trace import Trace
+from bfcviz.importers.event_makers import HEAP_CHUNK, events_of_state, one_after_another, regions_of
 from bfcviz.importers.file_content import (
     LABELS,
     MAX_NAME_BYTES,
@@ -26,8 +27,6 @@ from bfcviz.importers.file_content import (
     read_content,
 )
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.heap_state import HEAP_CHUNK, events_of_state, regions_of
-from bfcviz.importers.join_heaps import one_after_another
 from bfcviz.importers.protobuf_wire import LENGTH, Field, Wire
 
 # ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bfcviz.errors import BrokenInvariant, InvalidRequest
 from bfcviz.events.trace import Trace
 from bfcviz.extras import arrow, arrow_schema
-from bfcviz.importers.recorded_history import RecordedHistory
+from bfcviz.importers.event_makers import RecordedHistory
 from bfcviz.native import MAX_REGIONS
 from bfcviz.whatif.canonical_search import FOUND, IMPOSSIBLE, CanonicalSearch, PackingProblem
 from bfcviz.whatif.greedy_packing import Skyline, fill_gaps, first_overlap, stack

@@ -13,7 +13,7 @@ from bfcviz import native
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
-from bfcviz.importers.recorded_history import RecordedHistory
+from bfcviz.importers.event_makers import RecordedHistory
 from bfcviz.whatif.outcome import DriverCalls, Outcome
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
 from bfcviz.whatif.simulation import DriverCall, DriverMemory, SimulatedPool, serve_requests

@@ -34,7 +34,7 @@ from bfcviz.importers.bfc_log.log_lines import (
     records,
     size_in_log_line,
 )
-from bfcviz.importers.heap_state import (
+from bfcviz.importers.event_makers import (
     HEAP_CHUNK,
     HeapChunks,
     HeapRegion,

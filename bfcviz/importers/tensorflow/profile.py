@@ -13,6 +13,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import CPU_BFC, dtype_name, whole_windows
+from bfcviz.importers.event_makers import RowBlocks, numbered_names
 from bfcviz.importers.file_content import (
     LABELS,
     MAX_NAME_BYTES,
@@ -23,9 +24,7 @@ from bfcviz.importers.file_content import (
     read_content,
 )
 from bfcviz.importers.file_format import Format, detect_format
-from bfcviz.importers.join_heaps import numbered_names
 from bfcviz.importers.protobuf_wire import Wire
-from bfcviz.importers.row_blocks import RowBlocks
 from bfcviz.importers.tensorflow.protobuf_messages import (
     Line,
     Plane,

@@ -25,7 +25,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Pool
 from bfcviz.events.schema import EVENT, Events, Kind
-from bfcviz.importers.join_heaps import interleave, without
+from bfcviz.importers.event_makers import interleave, without
 from bfcviz.native import MAX_REGIONS
 from bfcviz.units import format_bytes
 

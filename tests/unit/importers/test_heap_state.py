@@ -8,7 +8,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin
 from bfcviz.events.row_copy import joined
 from bfcviz.events.trace import Trace
-from bfcviz.importers.heap_state import (
+from bfcviz.importers.event_makers import (
     HEAP_CHUNK,
     HeapChunks,
     HeapRegion,

@@ -6,8 +6,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers.join_heaps import by_time, one_after_another, without
-from bfcviz.importers.recorded_history import RecordedHistory
+from bfcviz.importers.event_makers import RecordedHistory, by_time, one_after_another, without
 from bfcviz.model.model import Model
 
 

@@ -2,7 +2,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers.recorded_history import RecordedHistory
+from bfcviz.importers.event_makers import RecordedHistory
 from bfcviz.model.model import Model
 
 

@@ -11,7 +11,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers.recorded_history import RecordedHistory
+from bfcviz.importers.event_makers import RecordedHistory
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, requests_of

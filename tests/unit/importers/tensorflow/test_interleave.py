@@ -1,7 +1,7 @@
 import numpy as np
 
 from bfcviz.events.schema import EVENT, Events, Kind
-from bfcviz.importers.join_heaps import interleave
+from bfcviz.importers.event_makers import interleave
 from bfcviz.importers.tensorflow.reconstruct import REQUEST, Requests, step_marks
 
 
