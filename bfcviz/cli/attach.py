@@ -71,7 +71,7 @@ def dashboard(file: str, theme: str) -> Any:
     None after an error, which is printed.
     """
     from bfcviz.dashboard.live import follow  # noqa: PLC0415  the server needs no widgets
-    from bfcviz.watching.workers_dashboard import follow_workers  # noqa: PLC0415
+    from bfcviz.watching.dashboards import follow_workers  # noqa: PLC0415
 
     path = Path(file)
     try:

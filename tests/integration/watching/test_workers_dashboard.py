@@ -5,7 +5,7 @@ from unit.watching.ranks import board, ranks
 
 from bfcviz.cli import attach
 from bfcviz.dashboard import LiveDashboard
-from bfcviz.watching.workers_dashboard import WorkersDashboard
+from bfcviz.watching.dashboards import WorkersDashboard
 
 __all__ = ["board", "ranks"]
 
