@@ -15,7 +15,7 @@ from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live import observed_heap
-from bfcviz.live.observed_heap import ObservedHeap
+from bfcviz.live.observed_heap import ObservedHeap, Polling
 from bfcviz.model import Model
 from bfcviz.model.pool_state import PoolState
 
@@ -203,3 +203,10 @@ def test_a_report_that_never_ends_keeps_no_other_waiting(monkeypatch):
     assert heap.stats().chunks_in_use == 0  # read without it
     heap.allocate(BASE + 512, 512)
     assert heap.stats().chunks_in_use == 2
+
+
+@pytest.mark.parametrize(("took", "wait"), [(0.001, 0.5), (2.0, 18.0)])
+def test_after_a_long_call_the_next_one_comes_later(took, wait, monkeypatch):
+    times = iter([5.0, 5.0 + took])
+    monkeypatch.setattr(observed_heap.time, "perf_counter", lambda: next(times))
+    assert Polling(lambda: None, 0.5, "polling", share=0.1)._next() == pytest.approx(wait)

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import signal
+import sys
 import threading
 import weakref
 
@@ -17,7 +18,7 @@ from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.labels import label
-from bfcviz.live.rmm import serve_rmm
+from bfcviz.live.rmm import observe_rmm, serve_rmm
 from bfcviz.live.stacks import Capture
 
 
@@ -288,3 +289,13 @@ def test_memory_whose_reader_cannot_be_waited_for_stays_in_use(rmm):
         rmm.drop(rmm.buffer(1000, 7), 9)
         assert [heap.stats().chunks_in_use for heap in served.heaps] == [0, 1]
         assert served.devices[0].lost_frees == 1
+
+
+@pytest.mark.parametrize("watch", [serve_rmm, observe_rmm])
+def test_without_rmm_or_a_gpu_it_says_what_to_do(rmm, monkeypatch, watch):
+    rmm.devices = 0
+    with pytest.raises(LiveError, match="cudaErrorInsufficientDriver"):
+        watch()
+    monkeypatch.setitem(sys.modules, "rmm", None)
+    with pytest.raises(LiveError, match="pip install rmm-cu12"):
+        watch()
