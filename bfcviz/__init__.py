@@ -63,15 +63,15 @@ if TYPE_CHECKING:
     from bfcviz.watching.magics import load_ipython_extension as load_ipython_extension
     from bfcviz.watching.magics import unload_ipython_extension as unload_ipython_extension
     from bfcviz.watching.watch_workers import watch_workers as watch_workers
+    from bfcviz.whatif.best_options import best_options as best_options
     from bfcviz.whatif.policy_table import policy_of as policy_of
-    from bfcviz.whatif.replay import replay as replay
+    from bfcviz.whatif.policy_table import replay as replay
     from bfcviz.whatif.requests import stream_of as requests_of  # noqa: F401  bfcviz.requests_of(path) reads well
-    from bfcviz.whatif.search.best_options import best_options as best_options
-    from bfcviz.whatif.search.largest_batch import largest_batch as largest_batch
-    from bfcviz.whatif.search.smallest_limit import smallest_limit as smallest_limit
-    from bfcviz.whatif.search.trial import SearchControl as SearchControl
-    from bfcviz.whatif.sweep.sweep import SweepResults as SweepResults
-    from bfcviz.whatif.sweep.sweep import sweep as sweep
+    from bfcviz.whatif.search import SearchControl as SearchControl
+    from bfcviz.whatif.search import largest_batch as largest_batch
+    from bfcviz.whatif.search import smallest_limit as smallest_limit
+    from bfcviz.whatif.sweep import SweepResults as SweepResults
+    from bfcviz.whatif.sweep import sweep as sweep
 
 _HOMES = {
     "Alert": ("bfcviz.watching", "Alert"),
@@ -89,13 +89,13 @@ _HOMES = {
     "Pool": ("bfcviz.events.origin", "Pool"),
     "PythonSubAllocator": ("bfcviz.allocator.sub_allocators.base", "PythonSubAllocator"),
     "Recording": ("bfcviz.events.storage.recording", "Recording"),
-    "SearchControl": ("bfcviz.whatif.search.trial", "SearchControl"),
+    "SearchControl": ("bfcviz.whatif.search", "SearchControl"),
     "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
-    "SweepResults": ("bfcviz.whatif.sweep.sweep", "SweepResults"),
+    "SweepResults": ("bfcviz.whatif.sweep", "SweepResults"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "Watch": ("bfcviz.watching", "Watch"),
     "account": ("bfcviz.public_functions", "account"),
-    "best_options": ("bfcviz.whatif.search.best_options", "best_options"),
+    "best_options": ("bfcviz.whatif.best_options", "best_options"),
     "compare_policies": ("bfcviz.policy_comparison", "compare_policies"),
     "compare_recordings": ("bfcviz.public_functions", "compare_recordings"),
     "draw": ("bfcviz.public_functions", "draw"),
@@ -109,7 +109,7 @@ _HOMES = {
     "growths": ("bfcviz.public_functions", "growths"),
     "holders": ("bfcviz.public_functions", "holders"),
     "label": ("bfcviz.live.labels", "label"),
-    "largest_batch": ("bfcviz.whatif.search.largest_batch", "largest_batch"),
+    "largest_batch": ("bfcviz.whatif.search", "largest_batch"),
     "leaks": ("bfcviz.public_functions", "leaks"),
     "load_ipython_extension": ("bfcviz.watching.magics", "load_ipython_extension"),
     "mark": ("bfcviz.live.labels", "mark"),
@@ -122,7 +122,7 @@ _HOMES = {
     "peak": ("bfcviz.public_functions", "peak"),
     "phase": ("bfcviz.live.labels", "phase"),
     "policy_of": ("bfcviz.whatif.policy_table", "policy_of"),
-    "replay": ("bfcviz.whatif.replay", "replay"),
+    "replay": ("bfcviz.whatif.policy_table", "replay"),
     "requests_of": ("bfcviz.whatif.requests", "stream_of"),
     "sample": ("bfcviz.samples", "sample"),
     "serve_cupy": ("bfcviz.live.cupy", "serve_cupy"),
@@ -130,9 +130,9 @@ _HOMES = {
     "serve_rmm": ("bfcviz.live.rmm", "serve_rmm"),
     "serve_torch": ("bfcviz.live.torch.serve", "serve_torch"),
     "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
-    "smallest_limit": ("bfcviz.whatif.search.smallest_limit", "smallest_limit"),
+    "smallest_limit": ("bfcviz.whatif.search", "smallest_limit"),
     "sql": ("bfcviz.public_functions", "sql"),
-    "sweep": ("bfcviz.whatif.sweep.sweep", "sweep"),
+    "sweep": ("bfcviz.whatif.sweep", "sweep"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
     "watch": ("bfcviz.watching", "watch"),
     "watch_workers": ("bfcviz.watching.watch_workers", "watch_workers"),

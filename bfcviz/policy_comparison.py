@@ -22,8 +22,7 @@ from bfcviz.whatif.comparison import (
 )
 from bfcviz.whatif.outcome import FirstDifference, Outcome
 from bfcviz.whatif.policy_serving import Policy
-from bfcviz.whatif.policy_table import OwnRules, is_compared, on_device, usual_policies
-from bfcviz.whatif.replay import replay_limit
+from bfcviz.whatif.policy_table import OwnRules, is_compared, on_device, replay_limit, usual_policies
 from bfcviz.whatif.requests import RequestStream, stream_of
 
 if TYPE_CHECKING:

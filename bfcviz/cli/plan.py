@@ -14,7 +14,7 @@ from bfcviz.units import format_bytes
 from bfcviz.whatif.planner import PackingPlan, check_plan, check_plan_seconds, pack, plan_table
 from bfcviz.whatif.policy_table import own_or_bfc_rules
 from bfcviz.whatif.requests import RequestStream
-from bfcviz.whatif.search.trial import searchable
+from bfcviz.whatif.search import searchable
 
 SECONDS = 10.0
 

@@ -11,8 +11,8 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import json_text, say
 from bfcviz.units import read_as
 from bfcviz.whatif.policy_table import POLICIES, USUAL, is_compared, policy_of
-from bfcviz.whatif.sweep.point import SweepLimit
-from bfcviz.whatif.sweep.sweep import SweepResults, sweep
+from bfcviz.whatif.sweep import SweepResults, sweep
+from bfcviz.whatif.sweep_points import SweepLimit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

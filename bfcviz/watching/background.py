@@ -25,8 +25,8 @@ from bfcviz.figures.theme import ThemeName
 from bfcviz.figures.view_options import Look
 from bfcviz.live.numpy import unserved
 from bfcviz.whatif.policy_table import uncompared
-from bfcviz.whatif.search.trial import SearchControl
-from bfcviz.whatif.sweep.sweep import SweepProgress, SweepResults, sweep
+from bfcviz.whatif.search import SearchControl
+from bfcviz.whatif.sweep import SweepProgress, SweepResults, sweep
 
 T = TypeVar("T")
 

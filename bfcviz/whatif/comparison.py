@@ -30,14 +30,16 @@ from bfcviz.whatif.policy_table import (
     BOUNDS,
     GROWING_BFC,
     PLANS,
+    InOrder,
+    Orders,
     OwnRules,
+    in_orders,
     is_compared,
     policy_of,
     policy_text,
     uncompared,
 )
 from bfcviz.whatif.requests import MARK, RequestStream
-from bfcviz.whatif.ties import InOrder, Orders, in_orders
 
 if TYPE_CHECKING:
     from pyarrow import Table

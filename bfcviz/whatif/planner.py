@@ -15,11 +15,19 @@ from bfcviz.events.trace import Trace
 from bfcviz.extras import arrow, arrow_schema
 from bfcviz.importers.event_makers import RecordedHistory
 from bfcviz.native import MAX_REGIONS
-from bfcviz.whatif.canonical_search import FOUND, IMPOSSIBLE, CanonicalSearch, PackingProblem
-from bfcviz.whatif.greedy_packing import Skyline, fill_gaps, first_overlap, stack
 from bfcviz.whatif.outcome import DriverCalls, Outcome, failed_allocations
-from bfcviz.whatif.policies.first_fit import FirstFitPool
+from bfcviz.whatif.packing import (
+    FOUND,
+    IMPOSSIBLE,
+    CanonicalSearch,
+    PackingProblem,
+    Skyline,
+    fill_gaps,
+    first_overlap,
+    stack,
+)
 from bfcviz.whatif.policy_serving import NO_LIMIT, Policy, PoolPolicy, checked_limit, policy_origin
+from bfcviz.whatif.pools import FirstFitPool
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The table of policies: their names, their options with defaults, and the text `name:option=value,...`."""
+"""The table of policies: their names, their options with defaults, the text `name:option=value,...`, and `replay`."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -16,12 +16,13 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.formats.tensorflow import VERSIONS, round_up
 from bfcviz.formats.torch import LARGE_SEGMENT, Rules, divisions_of, divisions_text
 from bfcviz.units import GiB, KiB, MiB, format_bytes, parse_bytes
+from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.planner import LIVE_OPTIONS, PACKED_OPTIONS, LiveBytesPolicy, PackedPolicy
-from bfcviz.whatif.policies.bfc import BFC_OPTIONS, MEMORY_OPTIONS, BFCPolicy
-from bfcviz.whatif.policies.xla_policy import XLA_OPTIONS, XLAPolicy
+from bfcviz.whatif.policies import BFC_OPTIONS, MEMORY_OPTIONS, XLA_OPTIONS, BFCPolicy, XLAPolicy
 from bfcviz.whatif.policy_serving import NO_LIMIT, Policy, PoolPolicy
-from bfcviz.whatif.requests import ALLOCATE, RequestStream
+from bfcviz.whatif.requests import ALLOCATE, RequestStream, stream_of
 from bfcviz.whatif.simulation import DriverMemory
+from bfcviz.whatif.torch_caching import MOST_SHUFFLED
 
 MEANINGS: Final[Mapping[str, str]] = {
     "allow_growth": "true: the pool grows region by region; false: it takes the whole limit at once",
@@ -95,7 +96,7 @@ class PolicyEntry:
 
     Attributes:
         what: the rules in a few words.
-        pool: module of `bfcviz.whatif.policies` and name of its pool; empty: `policy` makes it.
+        pool: module of `bfcviz.whatif` and name of its pool; empty: `policy` makes it.
         options: the default of each option; its type is that of the values. A default of None is a size in bytes.
         policy: makes the policy of these options, if it is no simulated pool.
         lists: options whose value can also be a list in brackets, and what checks it.
@@ -121,7 +122,7 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
         "best fit from both ends of one address range (XLA 2026)", options=XLA_OPTIONS, policy=XLAPolicy
     ),
     "buddy": PolicyEntry(
-        "binary buddies", ("buddy", "BuddyPool"), {"min_block": 256, "arena": 0, "granule": 2 << 20}
+        "binary buddies", ("pools", "BuddyPool"), {"min_block": 256, "arena": 0, "granule": 2 << 20}
     ),
     "live_bytes": PolicyEntry(
         "lower bound, no allocator: the requested bytes in use; with another unit than 1 no bound",
@@ -133,7 +134,7 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
         options=PACKED_OPTIONS,
         policy=PackedPolicy,
     ),
-    "first_fit": PolicyEntry("first fit in one pool", ("first_fit", "FirstFitPool"), {"granule": 2 << 20}),
+    "first_fit": PolicyEntry("first fit in one pool", ("pools", "FirstFitPool"), {"granule": 2 << 20}),
     "torch": PolicyEntry(
         "PyTorch's caching allocator",
         ("torch_caching", "TorchCachingPool"),
@@ -150,18 +151,18 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
         lists={"roundup_power2_divisions": divisions_of},
         compared=True,
     ),
-    "cupy": PolicyEntry("CuPy's memory pool", ("cupy_pool", "CupyPool"), {"ties": 0}, compared=True),
+    "cupy": PolicyEntry("CuPy's memory pool", ("pools", "CupyPool"), {"ties": 0}, compared=True),
     "exact_size": PolicyEntry(
-        "a pool that reuses only blocks of the same size", ("exact_size", "ExactSizePool"), {"unit": 512}
+        "a pool that reuses only blocks of the same size", ("pools", "ExactSizePool"), {"unit": 512}
     ),
     "rmm_pool": PolicyEntry(
         "RMM's PoolMemoryResource: best fit in a pool that doubles",
-        ("rmm_pool", "RmmPool"),
+        ("pools", "RmmPool"),
         {"initial_pool_size": 0},
     ),
     "stream_ordered": PolicyEntry(
         "the driver's pool of cudaMallocAsync; its rules are not public, its segments of 32 MiB are assumed",
-        ("stream_ordered", "StreamOrderedPool"),
+        ("pools", "StreamOrderedPool"),
         {"release_threshold": None, "reuse_across_streams": True, "segment": 32 << 20},
     ),
 }
@@ -206,7 +207,7 @@ def policy_of(text: str | Policy, **options: Any) -> Policy:
         assert entry.policy is not None
         return entry.policy(chosen)
     module, pool = entry.pool
-    make = getattr(import_module(f"bfcviz.whatif.policies.{module}"), pool)
+    make = getattr(import_module(f"bfcviz.whatif.{module}"), pool)
     make(DriverMemory(NO_LIMIT), **chosen)  # a pool refuses options that its allocator refuses
     return PoolPolicy(name, make, chosen)
 
@@ -573,3 +574,170 @@ def _torch_rules(stream: RequestStream, limit: int | None) -> OwnRules:
     )
     why = f"the trace is of PyTorch's caching allocator; {told}{_own_pool_text(stream)}"
     return OwnRules(policy_of("torch", **options), limit, OWN_RULES, why)
+
+
+# ------------------------------------------------------------------------------
+# Ties: between free blocks of one size something decides that no trace says, so that a result is a range.
+
+
+MOST_REQUESTS: Final = 6_000_000
+"""Requests that the other orders of a stream serve together; one order is always tried."""
+
+MARGIN: Final = 8
+"""This part of the range of all orders tried is added at each end, for orders that were not tried."""
+
+LEAST_ORDERS: Final = 64
+"""Orders that are tried where none of them changes anything; else all are: the highest peak may need a rare one."""
+
+
+class Ties(NamedTuple):
+    """Who decides between free blocks of one size, where the requests do not.
+
+    Attributes:
+        by: what decides, in a few words of the singular.
+        orders: options of the policy with which it may decide otherwise than by default.
+    """
+
+    by: str
+    orders: tuple[Mapping[str, Any], ...]
+
+
+_SHUFFLED: Final = tuple(f"shuffled{seed}" for seed in range(1, MOST_SHUFFLED + 1))
+
+TIES: Final[Mapping[str, Ties]] = {
+    "torch": Ties(
+        "the order of the driver's addresses",
+        tuple({"addresses": order} for order in ("descending", "highest", "lowest", *_SHUFFLED)),
+    ),
+    "cupy": Ties("the order of CuPy's chunk objects", tuple({"ties": seed} for seed in range(1, 257))),
+}
+"""By policy."""
+
+
+class InOrder(NamedTuple):
+    """What one order leads to.
+
+    Attributes:
+        fits: whether all requests are served.
+        amount: the number that is asked for, in bytes.
+    """
+
+    fits: bool
+    amount: int
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What ties change.
+
+    Attributes:
+        by: what decides, in a few words.
+        found: with each order that was tried, the default first.
+    """
+
+    by: str
+    found: tuple[InOrder, ...]
+
+    @property
+    def tried(self) -> int:
+        """How many orders were tried."""
+        return len(self.found)
+
+    @property
+    def fitting(self) -> int:
+        """With how many of them all requests are served."""
+        return sum(each.fits for each in self.found)
+
+    @property
+    def least(self) -> int:
+        """The least amount: with any order that was tried, and a margin below."""
+        low, high = self._seen()
+        return max(low - (high - low) // MARGIN, 0)
+
+    @property
+    def most(self) -> int:
+        """The largest amount: with any order that was tried, and a margin above."""
+        low, high = self._seen()
+        return high + (high - low) // MARGIN
+
+    @property
+    def decide(self) -> bool:
+        """Whether the order changes the result."""
+        return len(set(self.found)) > 1
+
+    def _seen(self) -> tuple[int, int]:
+        amounts = [each.amount for each in self.found]
+        return min(amounts), max(amounts)
+
+
+def in_orders(policy: Policy, first: InOrder, serve: Callable[[Policy], InOrder], *, requests: int) -> Orders:
+    """Try the orders of a policy: all, as long as they serve no more than `MOST_REQUESTS`; few where none matters.
+
+    Args:
+        policy: the rules.
+        first: what they lead to by default.
+        serve: finds what other rules lead to.
+        requests: that each order will serve; the more, the fewer orders are tried.
+    """
+    by, orders = TIES.get(policy.name, ("", ()))
+    found, decide = [first], False
+    if any(key in policy.options for order in orders for key in order) or not is_of_table(policy):
+        return Orders(by, (first,))
+    for order in orders[: max(MOST_REQUESTS // max(requests, 1), 1)]:
+        if not decide and len(found) > LEAST_ORDERS:
+            break
+        found.append(serve(policy_of(policy.name, **policy.options, **order)))
+        decide = decide or found[-1] != first
+    return Orders(by, tuple(found))
+
+
+# ------------------------------------------------------------------------------
+# `replay`: the requests of any source, served under other rules.
+
+
+def replay(  # noqa: PLR0913  the source, the rules, the limit, and how to run
+    source: Any,
+    policy: str | Policy,
+    limit: int | str | None = None,
+    *,
+    pool: int | str | None = None,
+    record: bool = False,
+    stop_at_failure: bool = False,
+    **options: Any,
+) -> Outcome:
+    """Serve the requests of a trace under the rules of a policy, from an empty heap.
+
+    Args:
+        source: a path that `bfcviz.open` reads, a Trace, a RequestStream, or a live heap.
+        policy: a name of the table of policies, a text such as `bfc:allow_growth=true`, or a Policy.
+        limit: bytes, or text such as `12GiB`; None: no limit.
+        pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
+            the first.
+        record: whether the outcome has a trace.
+        stop_at_failure: whether to end after the first request that fails.
+        options: of the policy, by name.
+
+    Raises:
+        InvalidRequest: there is no such policy, option, pool or limit, or the policy cannot serve these requests.
+        BfcvizError: `source` is none of these, or cannot be read.
+    """
+    chosen, num_bytes = policy_of(policy, **options), replay_limit(limit)
+    stream = stream_of(source, pool)
+    return chosen.serve(stream, num_bytes, record=record, stop_at_failure=stop_at_failure)
+
+
+def replay_limit(limit: int | str | None, name: str = "limit") -> int | None:
+    """The memory limit of a replay, in bytes; `name` of the argument is for the message.
+
+    Raises:
+        InvalidRequest: it is not a size of 1 byte or more.
+    """
+    if limit is None:
+        return None
+    try:
+        num_bytes = parse_bytes(limit, name)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(str(error)) from None
+    if not 0 < num_bytes < native.MAX_REQUEST:
+        raise InvalidRequest(f"{name}={limit!r} is no limit of memory; give from 1 to 2^62 - 1 bytes")
+    return num_bytes

@@ -13,7 +13,7 @@ import bfcviz
 from bfcviz.events.labels import Labels
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, STREAM_ROW, RequestStream
-from bfcviz.whatif.search.trial import TrialCache
+from bfcviz.whatif.search import TrialCache
 
 RUNS = 5
 LIMIT = 64 << 30

@@ -6,7 +6,7 @@ from unit.whatif.labelled_streams import MiB, stream_of
 
 import bfcviz
 from bfcviz.errors import InvalidRequest
-from bfcviz.whatif import ties
+from bfcviz.whatif import policy_table
 from bfcviz.whatif.policy_table import AS_RECORDED, USUAL
 from bfcviz.whatif.requests import ALLOCATE, FREE
 
@@ -16,7 +16,7 @@ REQUESTS = [(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 3 * MiB), (FREE, 0, 0), (ALLOC
 @pytest.fixture(autouse=True)
 def few_orders(monkeypatch):
     """The other orders of ties have tests of their own."""
-    monkeypatch.setattr(ties, "MOST_REQUESTS", 20_000)
+    monkeypatch.setattr(policy_table, "MOST_REQUESTS", 20_000)
 
 
 @pytest.fixture(scope="module")

@@ -137,7 +137,7 @@ def test_with_a_compiler_it_is_compiled_and_silent(compiled):
     done = compiled.run(
         "python",
         "-c",
-        "import bfcviz.live, bfcviz.figures, bfcviz.importers.torch, bfcviz.whatif.policies, sys; print(*sys.modules)",
+        "import bfcviz.live, bfcviz.figures, bfcviz.importers.torch, bfcviz.whatif.pools, sys; print(*sys.modules)",
     )
     names = ("_heap", "_live", "_model", "_raster", "_snapshot", "_storage", "_whatif")
     assert {f"bfcviz.{name}" for name in names} <= {*done.stdout.split()}

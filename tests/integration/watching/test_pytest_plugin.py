@@ -72,7 +72,7 @@ OPTIONS = [
 BEGIN = """
 import gc, os, sys, pytest
 import bfcviz.analysis.leaks, bfcviz.live.numpy, bfcviz.watching.reports, bfcviz.watching.session
-import bfcviz.whatif.replay
+import bfcviz.whatif.policy_table
 gc.freeze()
 """
 FAILED = ("test_large", "test_leaks", "test_in_pieces", "test_does_not_fit", "test_fails")

@@ -6,7 +6,7 @@ from contextlib import ExitStack, suppress
 from threading import Event
 
 import pytest
-from unit.whatif.sweep.streams import KillsItsProcess, numbers, random_stream, record
+from unit.whatif.sweep_streams import KillsItsProcess, numbers, random_stream, record
 
 import bfcviz
 from bfcviz.cli import main

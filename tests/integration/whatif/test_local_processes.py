@@ -6,10 +6,10 @@ import sys
 import textwrap
 from threading import Event, Timer
 
-from unit.whatif.sweep.streams import KillsItsProcess, numbers, random_stream, record
+from unit.whatif.sweep_streams import KillsItsProcess, numbers, random_stream, record
 
 import bfcviz
-from bfcviz.whatif.sweep import executors
+from bfcviz.whatif import sweep_points as executors
 
 LIMITS = ["100%", "110%", "150%", "16MiB", None]
 

@@ -11,7 +11,7 @@ from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
 from bfcviz.policy_comparison import compare_policies
 from bfcviz.whatif.requests import stream_of
-from bfcviz.whatif.sweep.sweep import sweep
+from bfcviz.whatif.sweep import sweep
 
 
 @pytest.fixture

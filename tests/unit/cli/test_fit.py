@@ -7,7 +7,7 @@ from shared import short_file
 
 import bfcviz
 from bfcviz.cli import common, main
-from bfcviz.whatif.replay import replay
+from bfcviz.whatif.policy_table import replay
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_an_interrupted_search_prints_what_it_knows(file, monkeypatch, capsys):
         if done == 5:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("bfcviz.whatif.search.trial.SearchControl.report", interrupt)
+    monkeypatch.setattr("bfcviz.whatif.search.SearchControl.report", interrupt)
     assert main(["fit", file, "--json", "--granule", "512"]) == 130
     found = json.loads(capsys.readouterr().out)
     assert (found["complete"], len(found["tried"])) == (False, 5)

@@ -6,8 +6,8 @@ import pytest
 from shared import short_file
 
 from bfcviz.cli import main, sweep
-from bfcviz.whatif.replay import replay
-from bfcviz.whatif.sweep.sweep import SweepResults
+from bfcviz.whatif.policy_table import replay
+from bfcviz.whatif.sweep import SweepResults
 
 POLICY = "bfc:allow_growth=true"
 

@@ -10,9 +10,8 @@ from unit.figures.synthetic import MiB, PlainHeap
 from bfcviz.cli import main
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
-from bfcviz.whatif.policy_table import policy_of
-from bfcviz.whatif.replay import replay
-from bfcviz.whatif.search.tune import setting_line
+from bfcviz.whatif.best_options import setting_line
+from bfcviz.whatif.policy_table import policy_of, replay
 
 TORCH = Origin(format="torch", pools=(Pool("cuda:0"),))
 

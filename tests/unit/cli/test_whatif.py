@@ -17,9 +17,8 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.navigation import failing_pool
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.whatif import comparison, ties
-from bfcviz.whatif.policy_table import AS_RECORDED, POLICIES, USUAL, policy_of
-from bfcviz.whatif.replay import replay
+from bfcviz.whatif import comparison, policy_table
+from bfcviz.whatif.policy_table import AS_RECORDED, POLICIES, USUAL, policy_of, replay
 
 MiB = 1 << 20
 
@@ -27,7 +26,7 @@ MiB = 1 << 20
 @pytest.fixture(autouse=True)
 def few_orders(monkeypatch):
     """The other orders of ties have tests of their own."""
-    monkeypatch.setattr(ties, "MOST_REQUESTS", 20_000)
+    monkeypatch.setattr(policy_table, "MOST_REQUESTS", 20_000)
 
 
 @pytest.fixture(scope="module")

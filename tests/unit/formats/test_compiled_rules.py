@@ -9,10 +9,10 @@ from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.formats import cupy, tensorflow
 from bfcviz.formats.torch import LEAST_MAX_SPLIT, Rules, divisions_of
-from bfcviz.whatif.policies.cupy_pool import CupyPool
-from bfcviz.whatif.policies.torch_caching import TorchCachingPool
-from bfcviz.whatif.policies.xla import XLAPool
+from bfcviz.whatif.pools import CupyPool
 from bfcviz.whatif.simulation import DriverMemory
+from bfcviz.whatif.torch_caching import TorchCachingPool
+from bfcviz.whatif.xla import XLAPool
 
 MIB, GIB = 1 << 20, 1 << 30
 LIMIT = 64 * GIB

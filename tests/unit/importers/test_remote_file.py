@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
-from unit.whatif.sweep.streams import record
+from unit.whatif.sweep_streams import record
 
 import bfcviz
 from bfcviz.cli import main

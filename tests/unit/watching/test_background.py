@@ -7,12 +7,12 @@ from threading import Event
 
 import pytest
 from unit.whatif.streams import MiB, holes
-from unit.whatif.sweep.streams import Raises, numbers, random_stream
+from unit.whatif.sweep_streams import Raises, numbers, random_stream
 
 import bfcviz
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy_table import policy_of
-from bfcviz.whatif.search.trial import TrialCache
+from bfcviz.whatif.search import TrialCache
 
 ARGUMENTS = ([random_stream(1), random_stream(2)], ["bfc", "first_fit", Raises()], ["100%", "150%", "16MiB"])
 

@@ -6,7 +6,7 @@ from heaps import MIB
 
 import bfcviz
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.whatif.replay import replay
+from bfcviz.whatif.policy_table import replay
 from bfcviz.whatif.requests import FREE, are_failed, failed_note, stream_of
 
 

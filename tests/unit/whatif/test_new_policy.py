@@ -46,7 +46,7 @@ class BumpPool(SimulatedPool):
 @pytest.fixture(autouse=True)
 def _bump(monkeypatch):
     """The module and the entry of the recipe."""
-    module = ModuleType("bfcviz.whatif.policies.bump")
+    module = ModuleType("bfcviz.whatif.bump")
     module.BumpPool = BumpPool
     monkeypatch.setitem(sys.modules, module.__name__, module)
     entry = PolicyEntry("each block lies after the one before", ("bump", "BumpPool"), {"unit": 256})

@@ -4,10 +4,9 @@ from unit.whatif.streams import MiB, holes, stream_of
 
 import bfcviz
 from bfcviz.errors import InvalidRequest
-from bfcviz.whatif.replay import replay
+from bfcviz.whatif.policy_table import replay
 from bfcviz.whatif.requests import stream_of as stream_from
-from bfcviz.whatif.search.smallest_limit import smallest_limit
-from bfcviz.whatif.search.trial import searchable
+from bfcviz.whatif.search import searchable, smallest_limit
 
 
 def test_a_path_a_trace_and_a_stream_give_the_same():

@@ -1,0 +1,475 @@
+"""Policies that are more than a pool: BFC, by this package's own heap, and XLA's, whose requests go to two ends."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz import native
+from bfcviz.allocator import replay
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.interface import AllocatorOptions
+from bfcviz.allocator.replay import Operations
+from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
+from bfcviz.allocator.sub_allocators.simulated import BASE, SimulatedSubAllocator
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.log import EventLog
+from bfcviz.events.log_reader import Reader
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.formats.tensorflow import FIRST_REGION, VERSIONS
+from bfcviz.whatif.outcome import DriverCalls, Outcome, failed_allocations
+from bfcviz.whatif.policy_serving import PoolPolicy, checked_limit, policy_origin
+from bfcviz.whatif.requests import ALLOCATE, MARK, RequestStream
+from bfcviz.whatif.simulation import DriverMemory
+from bfcviz.whatif.xla import XLAPool
+
+# ------------------------------------------------------------------------------
+# BFC: best fit with coalescing, by this package's own heap, which places every request as TensorFlow does.
+#
+# The rules and the defaults of TensorFlow's versions stand in `bfcviz.formats.tensorflow`; the heap is tested against
+# traces of TensorFlow's own class. Not repeated: version 1.0 tried no size equal to the request after a refusal, and
+# 0.8 did not reduce a region to what the limit left. A stream has no safe frontier, so that chunks merge when they are
+# freed, also where the trace had timestamps.
+
+
+# ------------------------------------------------------------------------------
+# The memory below a BFC heap that serves a trace again, where `SimulatedSubAllocator` knows too little.
+#
+# It grants the recorded addresses, repeats what a driver granted and refused, or answers the heap of an old
+# TensorFlow.
+
+GAP: Final = 1 << 30
+"""Bytes of addresses between two regions that are not recorded ones."""
+
+REGION_ALIGNMENT: Final = 2 << 20
+"""Of the regions that are not recorded ones, in bytes, as CUDA's driver aligns large ones."""
+
+
+class CountedBFCMemory(PythonSubAllocator):
+    """Memory below a BFC heap that counts its calls; a subclass defines `region` and `take`.
+
+    Args:
+        supports_coalescing: let the heap join adjacent regions.
+        backs_off_once: refuse the smaller sizes that the heap tries after a refusal, but those after the first one.
+            A heap up to TensorFlow 2.7 did not try them (`started_backpedal_` in its bfc_allocator.cc).
+    """
+
+    def __init__(self, *, supports_coalescing: bool = False, backs_off_once: bool = False) -> None:
+        super().__init__(supports_coalescing=supports_coalescing)
+        self._backs_off_once = backs_off_once
+        self._tries_less = True
+        self._refused = (-1, 0)  # number of the operation and size of the last refusal
+        self._grants = self._refusals = self._releases = 0
+
+    @property
+    def driver_calls(self) -> DriverCalls:
+        """Number of calls."""
+        return DriverCalls(self._grants, self._refusals, self._releases)
+
+    def allocate(self, alignment: int, num_bytes: int) -> tuple[int, int] | None:  # noqa: ARG002  as recorded, or 2 MiB
+        """Grant a region: its address and size; None: refused."""
+        operation, size = self._refused
+        if operation != self.operation or num_bytes >= size:
+            self._tries_less = not (self._backs_off_once and self._refusals)
+        elif not self._tries_less:
+            return None
+        found = self.region(num_bytes)
+        if found is None:
+            self._refusals += 1
+            self._refused = (self.operation, num_bytes)
+        else:
+            self._grants += 1
+        return found
+
+    def free(self, address: int, num_bytes: int) -> None:
+        """Take back a region; joined ones come back as one."""
+        self._releases += 1
+        self.take(address, num_bytes)
+
+    def region(self, num_bytes: int) -> tuple[int, int] | None:
+        """The address and size of a new region; None: refused."""
+        raise NotImplementedError
+
+    def take(self, address: int, num_bytes: int) -> None:
+        """Take back a region."""
+        raise NotImplementedError
+
+
+class RecordedBFCMemory(CountedBFCMemory):
+    """Grants the address of the next recorded region of the same size; other sizes get addresses above all of these.
+
+    Args:
+        regions: of `REGION_ROW`.
+        capacity: the most that is granted at one time, in bytes; None: no limit.
+        supports_coalescing: as in `CountedBFCMemory`.
+        backs_off_once: as in `CountedBFCMemory`.
+    """
+
+    def __init__(
+        self,
+        regions: NDArray[np.void],
+        capacity: int | None = None,
+        *,
+        supports_coalescing: bool = False,
+        backs_off_once: bool = False,
+    ) -> None:
+        super().__init__(supports_coalescing=supports_coalescing, backs_off_once=backs_off_once)
+        grants = regions[regions["size"] > 0]
+        self._waiting = [(int(row["address"]), int(row["size"])) for row in grants]
+        highest = max((address + size for address, size in self._waiting), default=0)
+        self._top = max(BASE, _aligned_bfc_address(highest + GAP))
+        self._capacity = native.HALF_SPACE if capacity is None else capacity
+        self._granted: dict[int, int] = {}
+
+    def region(self, num_bytes: int) -> tuple[int, int] | None:
+        """The address and size of a new region; None: it would exceed the capacity, or the addresses."""
+        if sum(self._granted.values()) + num_bytes > self._capacity:
+            return None
+        address = self._recorded(num_bytes) or self._above(num_bytes)
+        if not address:
+            return None
+        self._granted[address] = num_bytes
+        return address, num_bytes
+
+    def take(self, address: int, num_bytes: int) -> None:
+        """Take back a region."""
+        for start in [each for each in self._granted if address <= each < address + num_bytes]:
+            del self._granted[start]
+
+    def _recorded(self, num_bytes: int) -> int:
+        """The address of the first region of this size that waits and overlaps with none; 0: there is none."""
+        for at, (address, size) in enumerate(self._waiting):
+            if size == num_bytes and not self._is_taken(address, size):
+                del self._waiting[at]
+                return address
+        return 0
+
+    def _is_taken(self, address: int, size: int) -> bool:
+        return any(start < address + size and address < start + each for start, each in self._granted.items())
+
+    def _above(self, num_bytes: int) -> int:
+        """An address above all recorded regions; 0: the addresses end."""
+        address = self._top
+        if address + num_bytes > native.HALF_SPACE:
+            return 0
+        self._top = _aligned_bfc_address(address + num_bytes) + GAP
+        return address
+
+
+class ExactBFCMemory(CountedBFCMemory):
+    """Grants and refuses what the driver granted and refused in the trace, request by request.
+
+    Args:
+        regions: of `REGION_ROW`; what is not among them is refused.
+        supports_coalescing: as in `CountedBFCMemory`.
+    """
+
+    def __init__(self, regions: NDArray[np.void], *, supports_coalescing: bool = False) -> None:
+        super().__init__(supports_coalescing=supports_coalescing)
+        self._calls: dict[int, list[tuple[int, int]]] = {}
+        for row in regions:
+            self._calls.setdefault(int(row["request"]), []).append((int(row["address"]), int(row["size"])))
+
+    def region(self, num_bytes: int) -> tuple[int, int] | None:
+        """The region that this request was granted, once the regions before it are released."""
+        waiting = self._calls.get(self.operation)
+        return waiting.pop(0) if waiting and waiting[0][1] >= num_bytes else None
+
+    def take(self, address: int, num_bytes: int) -> None:  # noqa: ARG002  recorded
+        """Take back a region."""
+        waiting = self._calls.get(self.operation)
+        if waiting and (address, 0) in waiting:
+            waiting.remove((address, 0))
+
+
+def _aligned_bfc_address(address: int) -> int:
+    return -(-address // REGION_ALIGNMENT) * REGION_ALIGNMENT
+
+
+# ------------------------------------------------------------------------------
+# BFC: best fit with coalescing, by this package's own heap, which places every request as TensorFlow does.
+
+BFC_OPTIONS: Final[Mapping[str, Any]] = {
+    "allow_growth": False,
+    "garbage_collection": False,
+    "fragmentation_fraction": 0.0,
+    "first_region": FIRST_REGION,
+    "exact_growth": False,
+}
+"""Options of the heap, with their defaults; see `AllocatorOptions`. A stream has no alignments to honour."""
+
+MEMORY_OPTIONS: Final[Mapping[str, Any]] = {
+    "mode": "gapped",
+    "capacity": None,
+    "granule": 1,
+    "supports_coalescing": False,
+    "gap": 1 << 30,
+    "regions": "simulated",
+    "backs_off_once": False,
+}
+"""Options of the memory below it, with their defaults; see `SimulatedSubAllocator` and `_bfc_memory`.
+
+With `regions=exact` address ties between equal chunks are those of the trace.
+"""
+
+_BFC_CHOICES: Final = {
+    "regions": ("simulated", "recorded", "exact"),
+    "mode": ("gapped", "contiguous", "descending"),
+    "version": tuple(VERSIONS),
+}
+_SIMULATED_ONLY: Final = ("mode", "granule", "gap")
+
+_EVENTS_A_REQUEST = 4  # at most: EXTEND, SPLIT, ALLOCATE and one RELEASE; or FREE and two MERGE
+_LOG_STEP = 64  # the capacity of a log is a multiple of this
+
+
+@dataclass(frozen=True)
+class BFCPolicy:
+    """The rules of TensorFlow's and XLA's BFC allocator.
+
+    Attributes:
+        options: those that were given: `version` of `VERSIONS`, and of `BFC_OPTIONS` and `MEMORY_OPTIONS`, which win
+            over the version's.
+
+    Raises:
+        InvalidRequest: an option has none of its values.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    name: str = "bfc"
+
+    def __post_init__(self) -> None:
+        for key, known in _BFC_CHOICES.items():
+            if key in self.options and self.options[key] not in known:
+                raise InvalidRequest(
+                    f"option {key!r} of policy 'bfc' is {self.options[key]!r}; give one of {', '.join(known)}"
+                )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All of `BFC_OPTIONS` and `MEMORY_OPTIONS`, with the defaults of the version where none is given."""
+        version = self.options.get("version", "2.21")
+        found = {**BFC_OPTIONS, **MEMORY_OPTIONS, **VERSIONS[version], **self.options}
+        found.pop("version", None)
+        return found
+
+    def serve(
+        self,
+        stream: RequestStream,
+        limit: int | None = None,
+        *,
+        record: bool = False,
+        stop_at_failure: bool = False,
+    ) -> Outcome:
+        """Serve all requests from an empty heap; as `Policy.serve`. Without a limit a heap must grow."""
+        checked_limit(limit)
+        heap, memory = self._heap(stream, limit, record=record)
+        results = heap.replay(_bfc_operations(stream, len(stream)))
+        stop = _bfc_failure_stop(stream, results.address) if stop_at_failure else len(stream)
+        if stop < len(stream):  # once more without the rest: neither the events nor the calls may have it
+            heap, memory = self._heap(stream, limit, record=record)
+            results = heap.replay(_bfc_operations(stream, stop))
+        trace = None
+        if record:
+            events = Reader(heap.log, 0).read(heap.log.head)
+            served = stream.rows[:stop]
+            marks = served[served["kind"] == MARK]
+            events["size"][events["kind"] == Kind.MARK] = marks["size"].view(np.uint64)
+            known = BFCPolicy({**self.settings, **self.options})
+            trace = Trace.from_events(events, stream.labels, policy_origin(known, stream, limit))
+        return Outcome(
+            self.name,
+            self.options,
+            limit,
+            stream,
+            results.address[:stop],
+            results.allocated_size[:stop],
+            results.bytes_in_use[:stop],
+            results.pool_bytes[:stop],
+            memory.driver_calls if isinstance(memory, CountedBFCMemory) else _bfc_driver_calls(memory),
+            results.largest_free_chunk[:stop],
+            trace,
+        )
+
+    def _heap(
+        self, stream: RequestStream, limit: int | None, *, record: bool
+    ) -> tuple[BFCAllocator, SimulatedSubAllocator | CountedBFCMemory]:
+        settings = self.settings
+        chosen = {key: settings[key] for key in BFC_OPTIONS}
+        if limit is None and not chosen["allow_growth"]:
+            raise InvalidRequest(
+                "bfc without allow_growth takes its whole limit at once: give a limit, or allow_growth=true"
+            )
+        memory = _bfc_memory({key: settings[key] for key in MEMORY_OPTIONS}, stream)
+        capacity = -(-(len(stream) + 1) * _EVENTS_A_REQUEST // _LOG_STEP) * _LOG_STEP if record else 4096
+        log = EventLog(capacity)
+        most = native.MAX_REQUEST - 1 if limit is None else limit
+        return BFCAllocator(memory, most, AllocatorOptions(**chosen, honour_alignment=False), log=log), memory
+
+
+def _bfc_memory(options: dict[str, Any], stream: RequestStream) -> SimulatedSubAllocator | CountedBFCMemory:
+    """The memory below the heap; `options` has all of `MEMORY_OPTIONS`."""
+    regions, once = options.pop("regions"), options.pop("backs_off_once")
+    if regions == "simulated" and not once:
+        return SimulatedSubAllocator(options.pop("mode"), **options, journal=True)
+    other = [key for key in _SIMULATED_ONLY if options[key] != MEMORY_OPTIONS[key]]
+    if other:
+        raise InvalidRequest(
+            f"policy 'bfc' has {other[0]}={options[other[0]]}, which works only with regions=simulated and "
+            "backs_off_once=false; leave it out"
+        )
+    joins = options["supports_coalescing"]
+    if regions == "exact":
+        return ExactBFCMemory(stream.regions, supports_coalescing=joins)
+    known = stream.regions if regions == "recorded" else stream.regions[:0]
+    return RecordedBFCMemory(known, options["capacity"], supports_coalescing=joins, backs_off_once=once)
+
+
+def _bfc_operations(stream: RequestStream, stop: int) -> Operations:
+    """The operations of the requests before `stop`: requests have the same numbers, marks another one."""
+    rows = stream.rows[:stop]
+    return Operations(
+        kind=np.where(rows["kind"] == MARK, replay.MARK, rows["kind"]).astype(np.uint8),
+        id=rows["block"],
+        size=np.where(rows["kind"] == MARK, 0, rows["size"]),  # values of marks may need all 64 bits
+        label=rows["label"],
+        time=rows["time"] - rows["time"].min(initial=0),
+        thread=rows["thread"],
+        stream=rows["stream"],
+    )
+
+
+def _bfc_failure_stop(stream: RequestStream, address: NDArray[np.uint64]) -> int:
+    """The index after the first failure."""
+    failed = failed_allocations(stream.rows, address)
+    return int(failed[0]) + 1 if len(failed) else len(stream)
+
+
+def _bfc_driver_calls(memory: SimulatedSubAllocator) -> DriverCalls:
+    kinds = [call.kind for call in memory.calls]
+    return DriverCalls(kinds.count(0), kinds.count(1), kinds.count(2))
+
+
+# ------------------------------------------------------------------------------
+# XLAPolicy: which requests go to which end of XLA's address range, and the checks of its options.
+#
+# XLA partitions the pool of a GPU where it is preallocated, unless the flag
+# `--xla_gpu_enable_allocator_spatial_partitioning=false` is set in XLA_FLAGS: by default since about JAX 0.11. A pool
+# that is not preallocated grows without ends (`bfc:allow_growth=true`); a partitioned one grows with `preallocated`, as
+# by `XLA_PYTHON_CLIENT_MEM_FRACTION=0.75+` (to the whole device) or `0.75-0.85`, or by
+# `--xla_gpu_memory_fraction_policy`. Which end the memory of collectives has, and how ends split, changed in 2026
+# (openxla/xla)::
+#
+#     collectives=upper   the first form (xla/pjrt/gpu/se_gpu_pjrt_client.cc): collectives at the upper end, all others
+#                         at the lower; both take the lowest equal hole, split holes by BFC's rule, the gap exactly
+#     collectives=lower   since the ends have policies of their own (commit 00df9eefeb54 has them; ends as in the
+#                         tests of the contiguous CUDA sub-allocator): collectives at the lower end, which splits
+#                         exactly; all others at the upper, which takes the highest equal hole and splits as BFC does
+#
+# Collectives are aligned to the granularity of their memory, which the driver says; 2 MiB is assumed. No trace holds
+# the memory space of a request, so options say by its label or size which ones are collectives.
+
+
+XLA_OPTIONS: Final[Mapping[str, Any]] = {
+    "collectives": "upper",
+    "collective_labels": "",
+    "collective_from": None,
+    "collective_alignment": 2 << 20,
+    "lower_order": "ascending",
+    "upper_order": "ascending",
+    "lower_split": "bfc",
+    "upper_split": "bfc",
+    "lower_gap_split": "exact",
+    "upper_gap_split": "exact",
+    "fragmentation_fraction": 0.0,
+    "preallocated": None,
+}
+"""Options with their defaults; `policy_table.XLA_MEANINGS` says what they mean. By default no request is a collective;
+`collective_labels` is for example `all-gather|all-reduce`."""
+
+OF_LOWER_COLLECTIVES: Final[Mapping[str, Any]] = {
+    "lower_split": "exact",
+    "upper_order": "descending",
+    "upper_gap_split": "bfc",
+}
+"""Defaults of `collectives=lower` that differ."""
+
+_XLA_CHOICES: Final = {
+    "collectives": ("upper", "lower"),
+    "order": ("ascending", "descending"),
+    "split": ("bfc", "exact"),
+}
+_OF_COLLECTIVES: Final = ("collectives", "collective_labels", "collective_from", "collective_alignment")
+
+
+@dataclass(frozen=True)
+class XLAPolicy:
+    """The rules of XLA's spatially partitioned heap.
+
+    Attributes:
+        options: of `XLA_OPTIONS`.
+
+    Raises:
+        InvalidRequest: an option has none of its values.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    name: str = "xla"
+
+    def __post_init__(self) -> None:
+        if self.options.get("preallocated") is not None and self.options.get("collectives") != "lower":
+            raise InvalidRequest(
+                "preallocated of policy 'xla' is of the form whose upper end grows: give collectives=lower with it"
+            )
+        for key, value in self.options.items():
+            known = _XLA_CHOICES.get(key.rpartition("_")[2])
+            if known and value not in known:
+                raise InvalidRequest(
+                    f"option {key!r} of policy 'xla' is {value!r}; give one of {', '.join(known)}"
+                )
+            if key.endswith("_alignment") and (value <= 0 or value & (value - 1)):
+                raise InvalidRequest(f"option {key!r} of policy 'xla' is {value}; give a power of two")
+        if not 0 <= self.options.get("fragmentation_fraction", 0.0) <= 1:
+            raise InvalidRequest(
+                "fragmentation_fraction of policy 'xla' is a share of the limit: give 0 to 1"
+            )
+
+    def serve(
+        self,
+        stream: RequestStream,
+        limit: int | None = None,
+        *,
+        record: bool = False,
+        stop_at_failure: bool = False,
+    ) -> Outcome:
+        """Serve all requests from an empty heap; as `Policy.serve`. There must be a limit: the heap takes all of it."""
+        if limit is None:
+            raise InvalidRequest("xla takes its whole limit at once: give a limit")
+        ends = self._ends(stream)
+        is_lower = self.options.get("collectives") == "lower"
+        own = dict(OF_LOWER_COLLECTIVES) if is_lower else {}
+        alignment = self.options.get("collective_alignment", XLA_OPTIONS["collective_alignment"])
+        own[f"{'lower' if is_lower else 'upper'}_alignment"] = alignment
+
+        def make(driver: DriverMemory, **options: Any) -> XLAPool:
+            given = {key: options[key] for key in options if key not in _OF_COLLECTIVES}
+            return XLAPool(driver, ends, **{**own, **given})
+
+        pools = PoolPolicy(self.name, make, self.options)
+        return pools.serve(stream, limit, record=record, stop_at_failure=stop_at_failure)
+
+    def _ends(self, stream: RequestStream) -> bytes:
+        """For each request of 1 byte and more, in order, 1: the upper end."""
+        rows = stream.rows
+        asked = rows[(rows["kind"] == ALLOCATE) & (rows["size"] > 0)]
+        parts = [part for part in self.options.get("collective_labels", "").split("|") if part]
+        named = [number for number, name in stream.label_names.items() if any(part in name for part in parts)]
+        collective = np.isin(asked["label"], named)
+        least = self.options.get("collective_from")
+        if least is not None:
+            collective |= asked["size"] >= least
+        upper = ~collective if self.options.get("collectives") == "lower" else collective
+        return bytes(upper.astype(np.uint8))
