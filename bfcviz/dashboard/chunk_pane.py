@@ -48,7 +48,7 @@ from bfcviz.events.labels import STACK_DETAILS
 from bfcviz.events.origin import holds_only_states, requested_bytes_known, thread_text
 from bfcviz.events.schema import Kind, bin_of
 from bfcviz.events.trace import Trace
-from bfcviz.figures.region_map.traces import touched
+from bfcviz.figures.region_map import touched
 from bfcviz.figures.text import harmless
 from bfcviz.figures.view_options import PLAIN, Look, Selected
 from bfcviz.model import CHUNK, Model

@@ -17,9 +17,8 @@ from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.figures.export import FORMATS, IMAGES, rendered
+from bfcviz.figures.export import FORMATS, IMAGES, IN_MEMORY, rendered
 from bfcviz.figures.panel import Picture
-from bfcviz.figures.python_code import IN_MEMORY
 from bfcviz.model import Model
 from bfcviz.model.filters import found_by
 from bfcviz.model.navigation import next_step, peak, previous_step, worst_fragmentation

@@ -42,8 +42,8 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, check_history
 from bfcviz.exporters.card import opening_card
 from bfcviz.figures.colouring import COLOURINGS
+from bfcviz.figures.export import code_for, code_for_inspector
 from bfcviz.figures.panel import Panel, Picture
-from bfcviz.figures.python_code import code_for, code_for_inspector
 from bfcviz.figures.text import picture_facts
 from bfcviz.figures.view import FIGURES
 from bfcviz.figures.view_options import Look, Selected, unmarked, with_step

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.fit import blocker_name
 from bfcviz.errors import BfcvizError
-from bfcviz.figures.region_map.rows import Pieces, Rows, rows_of
+from bfcviz.figures.map_rows import Pieces, Rows, rows_of
 from bfcviz.figures.text import harmless
 from bfcviz.figures.view_options import Look, MapWindow, Selected, Span
 from bfcviz.model import Model

@@ -10,8 +10,8 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring
 from bfcviz.figures.panel import Panel, panel_at_step
-from bfcviz.figures.region_map.figure import image_panel, map_panel
-from bfcviz.figures.region_map.live_map import LiveMap
+from bfcviz.figures.raster_image import LiveMap
+from bfcviz.figures.region_map import image_panel, map_panel
 from bfcviz.figures.timelines import StepAxis
 from bfcviz.figures.view import VIEWS, HeapData, View, view_of
 from bfcviz.figures.view_options import Look, MapWindow, Selected, Span

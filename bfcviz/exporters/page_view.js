@@ -408,7 +408,7 @@ export class HeapView {
     return found.map((each) => ({ ...each, spans: each.spans.filter(({ region }) => heap.regions.has(region)) }));
   }
 
-  // What the event before the step touched, as bfcviz/figures/region_map/rows.py.
+  // What the event before the step touched, as bfcviz/figures/map_rows.py.
   touched() {
     const at = this.event_at();
     if (at < 0) return [];

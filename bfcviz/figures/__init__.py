@@ -27,13 +27,13 @@ from bfcviz.figures import (
     free_chunk_ladder,
     holder_icicle,
     mark_values,
+    region_map,
     stats_timeline,
     svg,  # noqa: F401  lets a Picture draw itself without a script
     time_strip,
 )
 from bfcviz.figures.export import FORMATS, export
 from bfcviz.figures.panel import Picture
-from bfcviz.figures.region_map import figure as region_map
 from bfcviz.figures.view import FIGURES, VIEWS, View, add_view
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from bfcviz.events.trace import Trace
 from bfcviz.figures import timelines
 from bfcviz.figures.address_time import continued, life_table, life_text
-from bfcviz.figures.boxes import Floats, fade_trace
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, faded
-from bfcviz.figures.panel import HOVER_POINTS, LINES, TEXTS, Panel
+from bfcviz.figures.panel import HOVER_POINTS, LINES, TEXTS, Floats, Panel, fade_trace
 from bfcviz.figures.text import axis_unit, fitted, harmless
 from bfcviz.figures.theme import Paint, Theme, contrasting, mixed
 from bfcviz.figures.timelines import StepAxis, timeline_steps

@@ -15,11 +15,19 @@ from numpy.typing import NDArray
 from bfcviz.events.origin import thread_text
 from bfcviz.events.trace import Trace
 from bfcviz.figures import timelines
-from bfcviz.figures.boxes import Boxes, Floats, box_outlines, box_trace, fade_trace
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, faded, with_faded
-from bfcviz.figures.panel import HOVER_POINTS, TEXTS, Panel
+from bfcviz.figures.map_cells import choose_classes
+from bfcviz.figures.panel import (
+    HOVER_POINTS,
+    TEXTS,
+    Boxes,
+    Floats,
+    Panel,
+    box_outlines,
+    box_trace,
+    fade_trace,
+)
 from bfcviz.figures.raster_image import data_uri
-from bfcviz.figures.region_map.cells import choose_classes
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint, Theme, rgb
 from bfcviz.figures.timelines import StepAxis, timeline_steps

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from bfcviz.analysis.event_text import EventSearch
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, bin_of
 from bfcviz.figures.free_chunk_ladder import TAB
+from bfcviz.figures.map_rows import selected
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.region_map.rows import selected
 from bfcviz.figures.text import round_bytes
 from bfcviz.figures.theme import Paint, Theme, translucent
 from bfcviz.figures.view import DashboardPlace, HeapData, View

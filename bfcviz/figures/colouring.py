@@ -21,7 +21,7 @@ from bfcviz.code_places import place_in_code
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Kind, bin_of
 from bfcviz.events.trace import Trace
-from bfcviz.figures.boxes import Floats
+from bfcviz.figures.panel import Floats
 from bfcviz.figures.text import LONGEST_SHORT_NAME, harmless, legend_texts, round_bytes
 from bfcviz.figures.theme import Paint, Theme, mixed
 from bfcviz.figures.view_options import FADE, Choice, Look, SearchChoice, choice_of

@@ -15,9 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.analysis.short_names import shortened_name
-from bfcviz.figures.boxes import Floats
 from bfcviz.figures.colouring import colouring
-from bfcviz.figures.panel import BARE_ROWS, FLAT_BARS, Panel, Picture
+from bfcviz.figures.panel import BARE_ROWS, FLAT_BARS, Floats, Panel, Picture
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Theme, contrasting
 from bfcviz.figures.view import HeapData, View

@@ -11,8 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from bfcviz.errors import BfcvizError
-from bfcviz.figures.boxes import Floats
-from bfcviz.figures.panel import Picture
+from bfcviz.figures.panel import Floats, Picture
 from bfcviz.figures.text import fitted, harmless
 from bfcviz.figures.theme import DARK, LIGHT, TAKER, contrasting, mixed, rgb
 

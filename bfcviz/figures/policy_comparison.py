@@ -17,7 +17,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
+from bfcviz.figures import region_map
 from bfcviz.figures.colouring import Colouring, colouring
+from bfcviz.figures.map_rows import Rows
 from bfcviz.figures.panel import (
     BELOW,
     FLAT_BARS,
@@ -30,10 +32,7 @@ from bfcviz.figures.panel import (
     compose,
     in_rows,
 )
-from bfcviz.figures.region_map import traces as map_traces
-from bfcviz.figures.region_map.figure import EXACT_CHUNKS, chunk_table
-from bfcviz.figures.region_map.rows import Rows
-from bfcviz.figures.region_map.traces import VisibleChunks, map_outline
+from bfcviz.figures.region_map import EXACT_CHUNKS, VisibleChunks, chunk_table, map_outline
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint, Theme, translucent
 from bfcviz.figures.view_options import PLAIN, Look
@@ -826,14 +825,14 @@ class _PolicyMaps:
     ) -> list[dict[str, Any]]:
         labels = model.trace.labels
         exact = len(visible.chunks) + len(visible.rows) <= EXACT_CHUNKS
-        shape = map_traces.exact_traces if exact else map_traces.image_traces
+        shape = region_map.exact_traces if exact else region_map.image_traces
         found = [*shape(visible, labels), self._region_frames(regions, visible)]
         if exact:
             wide = visible.pieces.right - visible.pieces.left > _HOVERED * visible.screen
             pieces, details = visible.pieces.only(wide), model.trace.origin.details
-            points = map_traces.points_in_pieces(chunks, pieces, visible.part, labels, details)
-            found.append(map_traces.invisible_points(points, visible.divisor))
-        return [*found, map_traces.note(visible)]
+            points = region_map.points_in_pieces(chunks, pieces, visible.part, labels, details)
+            found.append(region_map.invisible_points(points, visible.divisor))
+        return [*found, region_map.note_trace(visible)]
 
     def _region_frames(self, regions: NDArray[np.void], visible: VisibleChunks) -> dict[str, Any]:
         """The edges of the regions that are wider than their frame."""

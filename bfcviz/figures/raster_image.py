@@ -1,22 +1,30 @@
-"""Raster images: the bytes in each cell, the colour of each pixel, and the PNG that plotly shows.
-
-The cost depends on the pixels, not on the number of chunks. A line equal to the one above it is
-stored as zero differences (filter type Up): a row of a map is several equal lines.
-"""
+"""Region maps as images, whose cost depends on pixels: of all chunks at a step, and of a running heap."""
 
 import base64
 import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.figures.boxes import Floats
-from bfcviz.figures.region_map.cells import choose_classes, paint_cells
-from bfcviz.figures.region_map.rows import CellBytes, Rows, VisibleRows
+from bfcviz.events.schema import Events, Kind
+from bfcviz.figures.colouring import Colouring
+from bfcviz.figures.map_cells import Cells, choose_classes, paint_cells
+from bfcviz.figures.map_rows import CellBytes, Rows, VisibleRows, lay_out
+from bfcviz.figures.panel import Floats
+from bfcviz.figures.text import axis_unit
 from bfcviz.figures.theme import Theme, rgb
+from bfcviz.model import CHUNK, Model
+
+# ------------------------------------------------------------------------------
+# Raster images: the bytes in each cell, the colour of each pixel, and the PNG that plotly shows.
+#
+# The cost depends on the pixels, not on the number of chunks. A line equal to the one above it is
+# stored as zero differences (filter type Up): a row of a map is several equal lines.
+
 
 # ------------------------------------------------------------------------------
 # Encode an image as PNG: 8 bits each of red, green, blue and opacity, compressed by zlib.
@@ -245,3 +253,93 @@ def _merged_raster_rows(held: CellBytes) -> CellBytes:
         return total
 
     return CellBytes(*map(sums, (held.in_use, held.waste, held.region, held.by_class)))
+
+
+# ------------------------------------------------------------------------------
+# The region map of a running heap as an image, updated by events alone.
+#
+# The bytes of each cell are kept as sums: an ALLOCATE adds its chunk, a FREE subtracts it. An image costs its pixels
+# and the events since the last image, however many chunks the heap has.
+
+
+_CELLS: Final = 7680  # fewer than the map of a heap that is not running
+_MOST_COLUMNS: Final = 480
+_FEWEST_COLUMNS: Final = 60
+_LOW: Final = np.uint64(0xFFFF_FFFF)
+
+
+class LiveMap:
+    """The whole region map of one heap as an image, from the model's step on.
+
+    A region that is granted later is missing: it needs a new map. A colouring by age needs a new map too, because
+    ages change without events: see `moves`.
+
+    Args:
+        model: the heap; its chunks are read here, and the model is not kept.
+        colours: the colouring of chunks in use.
+        theme: all other colours.
+
+    Attributes:
+        step: the step that is shown.
+        rows: the layout of the regions.
+        divisor: bytes per unit of the map's x axis.
+        cells: the bytes of each cell; None if the heap has no region.
+    """
+
+    def __init__(self, model: Model, colours: Colouring, theme: Theme) -> None:
+        self.step = model.step
+        self.rows = lay_out(model.regions())
+        self.divisor = axis_unit(float(self.rows.width))[0]
+        self.colours = colours
+        self._theme = theme
+        self._columns = int(np.clip(_CELLS // max(len(self.rows), 1), _FEWEST_COLUMNS, _MOST_COLUMNS))
+        self.cells = self._cells_of(model) if len(self.rows) else None
+
+    @property
+    def moves(self) -> bool:
+        """Whether events alone can update it."""
+        return self.colours.name != "age"
+
+    @property
+    def _by_state(self) -> bool:
+        return self.colours.name == "state"
+
+    def take(self, events: Events) -> None:
+        """Apply `events`, those from `step` on."""
+        self.step += len(events)
+        if self.cells is not None:
+            self.cells.take(events, self._classes(events if self._by_state else live_map_chunks(events)))
+
+    def image(self) -> dict[str, Any]:
+        """The fields of plotly's image trace that change."""
+        if self.cells is None:
+            return {"visible": False}
+        fills = [paint.fill for paint in self.colours.paints]
+        held, waste = self.cells.cell_bytes(), self.colours.shows_waste
+        picture = paint(held, fills, self._theme, waste=waste)
+        dx, dy = self.rows.width / self.divisor / self._columns, len(self.rows) / len(picture)
+        place = {"dx": dx, "dy": dy, "x0": dx / 2, "y0": dy / 2}
+        return {"visible": True, "source": picture.data_uri(), **place}
+
+    def _cells_of(self, model: Model) -> Cells:
+        cells = Cells(self.rows, self._columns, len(self.colours.paints), model.pool)
+        used = model.in_use()
+        cells.add_chunks(used["address"], used["size"], used["requested"], self._classes(used))
+        return cells
+
+    def _classes(self, chunks: NDArray[np.void]) -> NDArray[np.uint8]:
+        """The class of each chunk in use; coloured by state there is only one class."""
+        return np.zeros(len(chunks), np.uint8) if self._by_state else self.colours.classes(chunks, self.step)
+
+
+def live_map_chunks(events: Events) -> NDArray[np.void]:
+    """The chunk that each ALLOCATE and FREE adds to a live map, or takes from it, as CHUNK records in use."""
+    chunks = np.zeros(len(events), CHUNK)
+    for name in ("address", "size", "requested", "label", "thread", "stream"):
+        chunks[name] = events[name]
+    # `other` of a FREE is the low half of the `seq` of its ALLOCATE.
+    seq, low = events["seq"], events["other"].astype(np.uint64)
+    born = (seq & ~_LOW) + low - np.where(low > seq & _LOW, _LOW + np.uint64(1), np.uint64(0))
+    chunks["born"] = np.where(events["kind"] == Kind.FREE, born, seq)
+    chunks["in_use"] = True
+    return chunks

@@ -10,9 +10,8 @@ from bfcviz.analysis.account import device_number
 from bfcviz.events.origin import process_peak
 from bfcviz.events.process_memory import MemorySamples, device_memory, process_memory
 from bfcviz.figures import timelines
-from bfcviz.figures.boxes import Floats
 from bfcviz.figures.fragmentation_timeline import TAB
-from bfcviz.figures.panel import Panel
+from bfcviz.figures.panel import Floats, Panel
 from bfcviz.figures.text import axis_unit
 from bfcviz.figures.theme import Paint, Theme, mixed, translucent
 from bfcviz.figures.timelines import History, failures, marks, phases, step_line, without_phases

@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from bfcviz.figures.boxes import Floats
-from bfcviz.figures.panel import Page, Picture
+from bfcviz.figures.panel import Floats, Page, Picture
 from bfcviz.figures.text import plain_text, text_width
 from bfcviz.figures.theme import FONT, Theme, axis_style
 from bfcviz.figures.view import VIEWS

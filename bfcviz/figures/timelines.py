@@ -11,8 +11,7 @@ from bfcviz.events.labels import PhaseEnd, phase_ends
 from bfcviz.events.mark_values import mark_value, measured_names, value_text
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
-from bfcviz.figures.boxes import Floats
-from bfcviz.figures.panel import LINES
+from bfcviz.figures.panel import LINES, Floats
 from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import Theme, translucent
 from bfcviz.figures.view_options import PLAIN, Axis, Look

@@ -157,7 +157,7 @@ def test_the_page_paints_the_chunks_of_its_step(view):
             for at in (int(view.panel_data.model.regions()['address'][0] + (int(y * len(rows)) + x) * rows.width)
                        for x, y in places)])(
             view.panel_data.model.chunks(),
-            __import__('bfcviz.figures.region_map.rows', fromlist=['x']).rows_of(view.panel_data.model), {places})"""
+            __import__('bfcviz.figures.map_rows', fromlist=['x']).rows_of(view.panel_data.model), {places})"""
     )
     paint = view.lab.python("view.look.paints.free.fill")
     green = [int(paint[at : at + 2], 16) for at in (1, 3, 5)]

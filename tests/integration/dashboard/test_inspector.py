@@ -86,7 +86,7 @@ def test_without_a_failure_it_opens_at_the_peak():
 @pytest.mark.parametrize("exact_chunks", [3000, 50, 0])
 def test_the_picture_is_the_one_drawn_from_scratch(trace, exact_chunks, monkeypatch):
     """Stepping changes in place what a new Inspector would draw, as rectangles, as an image, and across."""
-    monkeypatch.setattr(sys.modules["bfcviz.figures.region_map.figure"], "EXACT_CHUNKS", exact_chunks)
+    monkeypatch.setattr(sys.modules["bfcviz.figures.region_map"], "EXACT_CHUNKS", exact_chunks)
     walked = Inspector(trace)
     for step in (1, 2, 300, 299, 609, 0, 300):
         walked.step = step

@@ -14,8 +14,7 @@ from bfcviz.dashboard import controls as exporter
 from bfcviz.dashboard.controls import ExportRow
 from bfcviz.errors import BfcvizError
 from bfcviz.figures import FORMATS, draw
-from bfcviz.figures.export import IMAGES
-from bfcviz.figures.python_code import code_for
+from bfcviz.figures.export import IMAGES, code_for
 
 NAMES = {"region map": "region_map", "bin histogram": "bin_histogram"}
 

@@ -9,8 +9,8 @@ from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 
 from bfcviz.dashboard.map_cursor import MapCursor
 from bfcviz.errors import BfcvizError
-from bfcviz.figures.region_map.figure import chunk_at
-from bfcviz.figures.region_map.rows import rows_of
+from bfcviz.figures.map_rows import rows_of
+from bfcviz.figures.region_map import chunk_at
 from bfcviz.figures.view_options import PLAIN, Look, MapWindow, Selected
 from bfcviz.model import Model
 

@@ -9,7 +9,7 @@ from unit.figures.synthetic import busy_trace
 
 import bfcviz
 from bfcviz.figures import FIGURES, Look, Picture, draw
-from bfcviz.figures.python_code import IN_MEMORY, code_for
+from bfcviz.figures.export import IN_MEMORY, code_for
 from bfcviz.figures.view_options import MapWindow, Selected
 
 WINDOW = MapWindow((0.0, np.float64(1 << 20)), (0.0, 2.5))

@@ -9,8 +9,8 @@ from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import Kind
 from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.figures.region_map.figure import chunk_at, region_panel
-from bfcviz.figures.region_map.rows import lay_out, rows_of
+from bfcviz.figures.map_rows import lay_out, rows_of
+from bfcviz.figures.region_map import chunk_at, region_panel
 from bfcviz.figures.view_options import Look, MapWindow, Selected
 from bfcviz.model import Model
 from bfcviz.model.navigation import last_event

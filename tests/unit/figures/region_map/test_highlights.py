@@ -4,7 +4,7 @@ from unit.analysis.built import state
 from unit.figures.synthetic import BASE, MiB, PlainHeap, trace_of
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.figures.region_map.traces import touched
+from bfcviz.figures.region_map import touched
 from bfcviz.model import Model
 from bfcviz.model.navigation import last_event
 

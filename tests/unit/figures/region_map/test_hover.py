@@ -5,8 +5,8 @@ import numpy as np
 from unit.figures.synthetic import KiB, MiB, PlainHeap
 
 import bfcviz
-from bfcviz.figures.region_map.rows import lay_out
-from bfcviz.figures.region_map.traces import MOST_FRAMES, MOST_TEXTS, points_in_pieces, points_on_grid
+from bfcviz.figures.map_rows import lay_out
+from bfcviz.figures.region_map import MOST_FRAMES, MOST_TEXTS, points_in_pieces, points_on_grid
 from bfcviz.model import Model
 
 

@@ -7,8 +7,8 @@ from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures.colouring import COLOURINGS, colouring
-from bfcviz.figures.region_map.figure import moving_map_panel, region_panel
-from bfcviz.figures.region_map.live_map import LiveMap, live_map_chunks
+from bfcviz.figures.raster_image import LiveMap, live_map_chunks
+from bfcviz.figures.region_map import moving_map_panel, region_panel
 from bfcviz.figures.theme import LIGHT, rgb
 from bfcviz.figures.view_options import PLAIN, Look, MapWindow
 from bfcviz.model import Model

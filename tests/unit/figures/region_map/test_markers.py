@@ -7,7 +7,7 @@ from unit.figures.drawn import region_map
 from unit.figures.region_map.drawn_map import area, at_step, of_mode, rectangles, unit
 from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 
-from bfcviz.figures.region_map.figure import chunk_at
+from bfcviz.figures.region_map import chunk_at
 from bfcviz.figures.view_options import Look, MapWindow, Selected
 
 
@@ -55,7 +55,7 @@ def test_one_small_chunk_in_a_terabyte_can_be_found_clicked_and_zoomed_to():
 
 
 def test_a_lone_chunk_in_an_image_is_marked_too(monkeypatch):
-    monkeypatch.setattr(sys.modules["bfcviz.figures.region_map.figure"], "EXACT_CHUNKS", 1)
+    monkeypatch.setattr(sys.modules["bfcviz.figures.region_map"], "EXACT_CHUNKS", 1)
     heap = PlainHeap(1 << 40)
     heap.allocate(256)
     mark, *_ = of_mode(region_map(at_step(heap.trace(), 3)), "markers")

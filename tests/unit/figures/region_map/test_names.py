@@ -11,7 +11,7 @@ from unit.figures.synthetic import KiB, MiB, PlainHeap
 
 import bfcviz
 from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.figures.region_map.figure import map_search_matches, region_panel
+from bfcviz.figures.region_map import map_search_matches, region_panel
 from bfcviz.figures.theme import DARK, LIGHT, contrasting, mixed, rgb, translucent
 from bfcviz.figures.view_options import FADE, Look
 from bfcviz.model.filters import found_by
@@ -125,7 +125,7 @@ def test_chunks_outside_of_a_holder_fade_and_have_no_text():
 
 
 def test_an_image_fades_the_same_chunks(monkeypatch):
-    monkeypatch.setattr(sys.modules["bfcviz.figures.region_map.figure"], "EXACT_CHUNKS", 0)
+    monkeypatch.setattr(sys.modules["bfcviz.figures.region_map"], "EXACT_CHUNKS", 0)
     model = heap_of(("a", 8 * MiB), ("b", 8 * MiB))
     pixels = {}
     for name in ("a", "b"):

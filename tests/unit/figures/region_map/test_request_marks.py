@@ -5,7 +5,7 @@ import pytest
 from unit.figures.drawn import region_map
 from unit.figures.synthetic import BASE, KiB, MiB, PlainHeap
 
-from bfcviz.figures.region_map.traces import MOST_BLOCKERS, MOST_TAKERS
+from bfcviz.figures.region_map import MOST_BLOCKERS, MOST_TAKERS
 from bfcviz.figures.view_options import Look, MapWindow
 from bfcviz.model import Model
 

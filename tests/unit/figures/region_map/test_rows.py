@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.figures.region_map.rows import WRAPPED_ROWS, VisibleRows, lay_out
+from bfcviz.figures.map_rows import WRAPPED_ROWS, VisibleRows, lay_out
 from bfcviz.figures.view_options import MapWindow
 from bfcviz.model import REGION
 

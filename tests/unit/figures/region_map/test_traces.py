@@ -17,9 +17,9 @@ from unit.figures.style.test_raster_image import decode
 from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 
 from bfcviz.figures.colouring import COLOURINGS, colouring
+from bfcviz.figures.map_rows import lay_out
 from bfcviz.figures.raster_image import LINES
-from bfcviz.figures.region_map.figure import EXACT_CHUNKS, region_panel
-from bfcviz.figures.region_map.rows import lay_out
+from bfcviz.figures.region_map import EXACT_CHUNKS, region_panel
 from bfcviz.figures.theme import DARK, LIGHT, rgb
 from bfcviz.figures.view_options import Look, MapWindow
 from bfcviz.model import Model
@@ -136,7 +136,7 @@ def test_zooming_in_turns_the_image_into_rectangles():
 @pytest.mark.parametrize("exact", [True, False])
 def test_every_colouring_has_the_same_traces_and_names_its_classes(colour, exact, monkeypatch):
     if not exact:
-        monkeypatch.setattr(sys.modules["bfcviz.figures.region_map.figure"], "EXACT_CHUNKS", 10)
+        monkeypatch.setattr(sys.modules["bfcviz.figures.region_map"], "EXACT_CHUNKS", 10)
     model = at_step(busy_trace(), 400)
     look = Look(colour=colour)
     panel = region_panel(model, last_event(model), look)

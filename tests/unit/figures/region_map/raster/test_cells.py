@@ -6,8 +6,7 @@ from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.events.schema import Kind
 from bfcviz.figures.colouring import colouring
-from bfcviz.figures.raster_image import RasterGrid, cell_bytes
-from bfcviz.figures.region_map.live_map import LiveMap
+from bfcviz.figures.raster_image import LiveMap, RasterGrid, cell_bytes
 from bfcviz.figures.theme import LIGHT
 from bfcviz.model import Model
 

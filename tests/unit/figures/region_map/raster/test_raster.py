@@ -5,9 +5,9 @@ import pytest
 from unit.figures.style.test_raster_image import decode
 
 from bfcviz.figures import raster_image
+from bfcviz.figures.map_cells import CellBytes
+from bfcviz.figures.map_rows import lay_out
 from bfcviz.figures.raster_image import LINES, RasterGrid, cell_bytes, lone_raster_cells
-from bfcviz.figures.region_map.cells import CellBytes
-from bfcviz.figures.region_map.rows import lay_out
 from bfcviz.figures.theme import LIGHT, rgb
 from bfcviz.figures.view_options import MapWindow
 from bfcviz.model import CHUNK, REGION

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.schema import Events
-from bfcviz.figures.region_map.rows import CellBytes, Rows
+from bfcviz.figures.map_rows import CellBytes, Rows
 from bfcviz.model import array_access
 from bfcviz.model.row_storage import contiguous
 
