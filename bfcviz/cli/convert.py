@@ -3,8 +3,7 @@
 import argparse
 from pathlib import Path
 
-from bfcviz.cli.common import open_with_progress, writable
-from bfcviz.cli.steps import add_range_argument, steps_of
+from bfcviz.cli.common import add_range_argument, open_with_progress, steps_of, writable
 from bfcviz.exporters.convert import SUFFIXES, convert
 from bfcviz.terminal import say
 

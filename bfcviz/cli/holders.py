@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from bfcviz.analysis.leaks import Growth, Leaks, growth_lines, leak_lines, leaks
 from bfcviz.cli.command import add_kinds, add_more_files
-from bfcviz.cli.common import add_by, asked_ranks, pool_number, status_of
-from bfcviz.cli.steps import parse_step
+from bfcviz.cli.common import add_by, asked_ranks, parse_step, pool_number, status_of
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.holders import Holders, holder_lines, holders, require_chunks

@@ -9,8 +9,15 @@ from typing import Final
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.cli.command import add_more_files
-from bfcviz.cli.common import asked_ranks, open_with_progress, pool_number, status_of, writable
-from bfcviz.cli.steps import add_range_argument, steps_of
+from bfcviz.cli.common import (
+    add_range_argument,
+    asked_ranks,
+    open_with_progress,
+    pool_number,
+    status_of,
+    steps_of,
+    writable,
+)
 from bfcviz.errors import BfcvizError
 from bfcviz.events.storage.files import replacing
 from bfcviz.exporters.report import HeapReport, as_json, as_markdown, report_of

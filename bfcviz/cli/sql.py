@@ -13,8 +13,7 @@ with needed("bfcviz sql", "duckdb and pyarrow", "sql"):
     import pyarrow.compute as pc
     from pyarrow import csv
 
-from bfcviz.cli.common import add_by, open_with_progress
-from bfcviz.cli.steps import parse_step
+from bfcviz.cli.common import add_by, open_with_progress, parse_step
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.storage.parquet import without_formulas
 from bfcviz.exporters.sql import COLUMNS, TABLES, query

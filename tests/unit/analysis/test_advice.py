@@ -8,11 +8,10 @@ from shared import SHARED, needs_shared
 from unit.analysis.built import MIB, state
 
 import bfcviz
-from bfcviz.analysis.advice import WORDS
+from bfcviz.analysis.advice import WORDS, requests_until_failure
 from bfcviz.analysis.diagnosis import Verdict, failure_lines, verdict_sentence
 from bfcviz.analysis.fit import would_fit
 from bfcviz.analysis.heap_settings import Family, heap_settings_of
-from bfcviz.analysis.served_again import requests_until_failure
 from bfcviz.analysis.why import all_failures, diagnose
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.model.trace_from_source import trace_of

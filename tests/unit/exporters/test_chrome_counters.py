@@ -8,7 +8,7 @@ from unit.exporters.snapshots import heap_with_everything
 from unit.figures.synthetic import busy_trace
 
 import bfcviz
-from bfcviz.exporters import chrome_counters
+from bfcviz.exporters import convert as convert_module
 from bfcviz.exporters.convert import convert
 from bfcviz.model.model import Model
 
@@ -46,7 +46,7 @@ def test_a_short_trace_has_every_change(name, tmp_path):
 
 
 def test_a_long_trace_keeps_its_extremes(monkeypatch, tmp_path):
-    monkeypatch.setattr(chrome_counters, "POINTS", 50)
+    monkeypatch.setattr(convert_module, "POINTS", 50)
     trace = busy_trace(400)
     entries, notes = written(trace, tmp_path)
     model, in_use = Model(trace), []
@@ -73,7 +73,7 @@ def test_instants_and_phases(tmp_path):
 
 
 def test_many_instants_are_thinned_and_that_is_said(monkeypatch, tmp_path):
-    monkeypatch.setattr(chrome_counters, "MOST", 1)
+    monkeypatch.setattr(convert_module, "MOST_INSTANTS", 1)
     entries, notes = written(heap_with_everything(), tmp_path)
     assert sum(each["name"] == "EXTEND" for each in entries) == 1
     assert "pool 0: of 2 EXTEND instants, one in 2 is written" in notes
