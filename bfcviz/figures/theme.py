@@ -2,7 +2,7 @@
 
 One meaning has one hue in every picture: a fill of the region map is an area or a bar elsewhere. Orange is waste and
 red is failure; no class of chunks has either. Any two fills of one theme differ visibly under protanopia,
-deuteranopia and tritanopia too; tests/unit/figures/style/test_theme.py measures it.
+deuteranopia and tritanopia too; tests/unit/figures/test_theme.py measures it.
 """
 
 from collections.abc import Callable

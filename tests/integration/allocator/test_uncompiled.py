@@ -28,7 +28,7 @@ SAMPLE = {
         *("test_by_time.py", "test_fragmentation.py", "test_keyframes.py"),
         *("test_notable_events.py", "test_rolling.py", "test_snapshots.py", "test_timeline.py"),
     ),
-    "figures": ("region_map/raster",),
+    "figures": ("test_map_cells.py", "test_raster_image.py"),
     "formats": ("test_compiled_rules.py",),
     "live": ("test_require_compiled.py",),
     "whatif": ("test_new_policy.py",),

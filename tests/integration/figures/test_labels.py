@@ -10,8 +10,8 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 from shared import sample_trace
-from unit.figures.style.test_theme import contrast
 from unit.figures.synthetic import busy_trace
+from unit.figures.test_theme import contrast
 
 import bfcviz
 from bfcviz.figures import FIGURES, draw

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from unit.figures.region_map.drawn_map import at_step
+from unit.figures.drawn_map import at_step
 from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 
 from bfcviz.dashboard.map_cursor import MapCursor

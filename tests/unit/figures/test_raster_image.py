@@ -1,16 +1,30 @@
 import base64
+import struct
+import zlib
 
 import numpy as np
 import pytest
-from unit.figures.style.test_raster_image import decode
+from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
+from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures import raster_image
+from bfcviz.figures.colouring import COLOURINGS, colouring
 from bfcviz.figures.map_cells import CellBytes
 from bfcviz.figures.map_rows import lay_out
-from bfcviz.figures.raster_image import LINES, RasterGrid, cell_bytes, lone_raster_cells
+from bfcviz.figures.raster_image import (
+    LINES,
+    LiveMap,
+    RasterGrid,
+    cell_bytes,
+    data_uri,
+    encode_png,
+    live_map_chunks,
+    lone_raster_cells,
+)
+from bfcviz.figures.region_map import moving_map_panel, region_panel
 from bfcviz.figures.theme import LIGHT, rgb
-from bfcviz.figures.view_options import MapWindow
-from bfcviz.model import CHUNK, REGION
+from bfcviz.figures.view_options import PLAIN, Look, MapWindow
+from bfcviz.model import CHUNK, REGION, Model
 
 BASE = 1 << 30
 
@@ -201,3 +215,122 @@ def test_of_rows_that_share_lines_each_line_has_one_colour():
     pixels = raster_image.paint(held, ["#000000", "#6496C8"], LIGHT, waste=False).pixels
     assert (pixels == pixels[:, :1]).all()
     assert np.unique(pixels[:, 0, 0], return_counts=True)[1].tolist() == [240, 240]
+
+
+def decode(body):
+    """A PNG reader of its own, for what the writer may produce."""
+    assert body[:8] == b"\x89PNG\r\n\x1a\n"
+    chunks, at = [], 8
+    while at < len(body):
+        (length,) = struct.unpack(">I", body[at : at + 4])
+        name, content = body[at + 4 : at + 8], body[at + 8 : at + 8 + length]
+        (check,) = struct.unpack(">I", body[at + 8 + length : at + 12 + length])
+        assert check == zlib.crc32(name + content)
+        chunks.append((name, content))
+        at += 12 + length
+    assert [name for name, _ in chunks] == [b"IHDR", b"IDAT", b"IEND"]
+    width, height, depth, colours, *rest = struct.unpack(">IIBBBBB", chunks[0][1])
+    assert (depth, colours, rest) == (8, 6, [0, 0, 0])
+    lines = np.frombuffer(zlib.decompress(chunks[1][1]), np.uint8).reshape(height, 1 + 4 * width)
+    pixels = lines[:, 1:].copy()
+    for line in np.flatnonzero(lines[:, 0]):
+        assert lines[line, 0] == 2
+        pixels[line] += pixels[line - 1]
+    return pixels.reshape(height, width, 4)
+
+
+def test_every_pixel_comes_back():
+    pixels = np.random.default_rng(1).integers(0, 256, (13, 7, 4), dtype=np.uint8)
+    assert np.array_equal(decode(encode_png(pixels)), pixels)
+
+
+def test_lines_that_repeat_cost_next_to_nothing():
+    pixels = np.random.default_rng(1).integers(0, 256, (1, 300, 4), dtype=np.uint8)
+    many = np.repeat(pixels, 100, axis=0)
+    assert np.array_equal(decode(encode_png(many)), many)
+    assert len(encode_png(many)) < 2 * len(encode_png(pixels))
+
+
+def test_lines_can_be_some_high_with_clear_ones_around():
+    pixels = np.random.default_rng(1).integers(0, 256, (5, 7, 4), dtype=np.uint8)
+    lines = np.repeat(pixels[:, None], 6, axis=1)
+    lines[:, :2] = lines[:, -2:] = 0
+    assert np.array_equal(decode(encode_png(pixels, 6, 2)), lines.reshape(30, 7, 4))
+
+
+def test_data_uri_holds_the_png():
+    pixels = np.zeros((2, 3, 4), np.uint8)
+    head, body = data_uri(pixels).split(",", 1)
+    assert head == "data:image/png;base64"
+    assert np.array_equal(decode(base64.b64decode(body)), pixels)
+
+
+def at_step(trace, step):
+    model = Model(trace)
+    model.seek(step)
+    return model
+
+
+def live_map_at(trace, step, name="state"):
+    return LiveMap(at_step(trace, step), colouring(trace, 0, name, LIGHT), LIGHT)
+
+
+def pixels(image):
+    return decode(base64.b64decode(image["source"].partition(",")[2]))
+
+
+@pytest.mark.parametrize("name", [name for name in COLOURINGS if name != "age"])
+def test_going_on_over_events_is_the_same_as_beginning_there(name):
+    trace = busy_trace()
+    first = 100
+    live_map = live_map_at(trace, first, name)
+    assert live_map.moves
+    regions = len(at_step(trace, first).regions())
+    for stop in (first + 1, first + 40, first + 41, first + 200):
+        live_map.take(trace.read(live_map.step, stop))
+        assert live_map.step == stop
+        if len(at_step(trace, stop).regions()) == regions:
+            assert live_map.image() == live_map_at(trace, stop, name).image()
+
+
+def test_a_chunk_is_where_it_is():
+    heap = PlainHeap(64 * MiB)
+    for _ in range(2):
+        heap.allocate(16 * MiB)
+    live_map = live_map_at(heap.trace(), len(heap.events))
+    row, *_ = np.flatnonzero(pixels(live_map.image())[:, 0, 3])  # the first is a gap
+    picture = pixels(live_map.image())
+    used, free = (np.rint(rgb(paint.fill)) for paint in (LIGHT.in_use, LIGHT.free))
+    lines = len(picture) // len(live_map.rows)
+    shown = picture[row::lines, :, :3].reshape(-1, 3)
+    half = len(shown) // 2
+    assert (shown[:half] == used).all()
+    assert (shown[half:] == free).all()
+
+
+def test_a_heap_without_a_region_has_no_image():
+    live_map = live_map_at(busy_trace(), 0)
+    live_map.take(busy_trace().read(0, 300))
+    assert live_map.image() == {"visible": False}
+
+
+@pytest.mark.parametrize("step", [0, 1, 400])
+def test_the_moving_map_has_the_traces_of_the_one_at_rest(step):
+    trace = busy_trace()
+    rest = region_panel(at_step(trace, step), None, PLAIN)
+    look = Look(map_window=MapWindow((0.0, 4096.0), (0.0, 1.0)))
+    moving = moving_map_panel(live_map_at(trace, step), trace.labels, look)
+    assert [each["type"] for each in moving.traces] == [each["type"] for each in rest.traces]
+    assert [each.get("name") for each in moving.traces] == [each.get("name") for each in rest.traces]
+    assert moving.xaxis["range"] == rest.xaxis["range"]
+    assert moving.yaxis == rest.yaxis
+    assert moving.traces[0]["visible"] is (step > 0)
+    assert not any(len(each.get("hovertemplate", "")) for each in moving.traces)
+
+
+def test_the_birth_of_a_freed_chunk_is_exact_past_two_to_the_32():
+    events = np.zeros(3, EVENT)
+    events["kind"] = [Kind.ALLOCATE, Kind.FREE, Kind.FREE]
+    events["seq"] = [(1 << 32) + 5, (1 << 32) + 9, (1 << 32) + 9]
+    events["other"] = [0, 5, 0xFFFF_FFF0]
+    assert live_map_chunks(events)["born"].tolist() == [(1 << 32) + 5, (1 << 32) + 5, 0xFFFF_FFF0]
