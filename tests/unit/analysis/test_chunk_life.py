@@ -1,9 +1,20 @@
 """The life of a chunk, found from events."""
 
 import pytest
+from heaps import Scripted, new_heap
+from unit.analysis.facts import has_facts
+from unit.analysis.test_search import trace_of_heap
 from unit.figures.synthetic import BASE, KiB, MiB, PlainHeap, busy_trace
 
-from bfcviz.analysis.chunk_life import end_words, life_of
+from bfcviz.analysis.chunk_life import (
+    beginning_words,
+    end_words,
+    life_of,
+    merge_words,
+    next_words,
+    source_words,
+    span_words,
+)
 from bfcviz.events.schema import Kind
 from bfcviz.model import Model
 
@@ -72,3 +83,97 @@ def test_every_chunk_of_a_busy_heap_has_a_life_that_agrees_with_the_events():
             if born is not None:
                 frees = events[(events["kind"] == Kind.FREE) & (events["other"] == born)]
                 assert [life.ended["seq"]] == frees["seq"].tolist() if len(frees) else life.ended is None
+
+
+# ------------------------------------------------------------------------------
+# The life of a chunk in sentences: numbers, names and verdicts.
+
+
+def life(trace, step, address, born=None):
+    model = Model(trace)
+    model.seek(step)
+    return life_of(model, address, born)
+
+
+def why_free(found):
+    return beginning_words(found, found.began)
+
+
+def test_a_chunk_in_use(heap):
+    found = life(heap.trace(), 5, BASE, 2)
+    assert has_facts(source_words(found), "free chunk of 1.0 MiB", "grew by 1.0 MiB")
+    assert has_facts(span_words(found, found.began, None), "2 steps", "2.0 µs")
+    assert has_facts(span_words(found, found.began, found.ended), "6 steps", "6.0 µs")
+    assert has_facts(merge_words(found, found.ended), "merged", "after it", "1.0 KiB", "bin 3")
+
+
+def test_the_neighbours_that_a_freed_chunk_merged_with(heap):
+    third, second = life(heap.trace(), 7, BASE + 2 * KiB, 6), life(heap.trace(), 7, BASE + KiB, 4)
+    assert has_facts(merge_words(third, third.ended), "after it", "1021.0 KiB", "before it", "bin 12")
+    assert "did not merge" in merge_words(second, second.ended)
+
+
+def test_why_a_chunk_is_free_and_what_changes_it_next(heap):
+    trace = heap.trace()
+    found = life(trace, 2, BASE + KiB)
+    assert "split" in why_free(found)
+    assert has_facts(next_words(found), "Split at step 4", "op1")
+    found = life(trace, 8, BASE + KiB)
+    assert "op1 freed it" in why_free(found)
+    assert has_facts(next_words(found), "step 10", "before it")
+    found = life(trace, 1, BASE)
+    assert "sub-allocator" in why_free(found)
+    assert has_facts(next_words(found), "Split at step 2", "op0")
+    found = life(trace, len(trace), BASE)
+    assert has_facts(why_free(found), "merged", "after it", "1022.0 KiB")
+    assert has_facts(next_words(found), "Not", "end of the trace")
+
+
+def test_a_free_chunk_that_is_allocated_whole_or_merges():
+    heap = PlainHeap(MiB)
+    first, second = heap.allocate(1024, "a"), heap.allocate(1024, "b")
+    heap.free(first)
+    free = len(heap.events)
+    again = heap.allocate(1024, "c")
+    heap.free(again)
+    heap.free(second)
+    trace = heap.trace()
+    assert has_facts(next_words(life(trace, free, BASE)), "Allocated whole", "c", f"step {free + 1}")
+    merged = next_words(life(trace, free + 2, BASE))
+    assert has_facts(merged, f"step {len(trace)}", "after it", "1023.0 KiB")
+    assert "whole free chunk" in source_words(life(trace, free + 1, BASE, free))
+
+
+def test_padding_deferred_merges_and_released_regions_of_a_real_heap():
+    heap = new_heap(8 * MiB, timestamps=True, allow_growth=True, garbage_collection=True)
+    heap.allocate(256)
+    aligned = heap.allocate(256, alignment=4096)
+    heap.free(aligned)
+    trace = trace_of_heap(heap)
+    (born,) = [
+        int(e["seq"])
+        for e in trace.read(0, len(trace))
+        if e["kind"] == Kind.ALLOCATE and e["address"] == aligned
+    ]
+    found = life(trace, born + 1, aligned, born)
+    assert "alignment padding" in source_words(found)
+    assert has_facts(merge_words(found, found.ended), "cannot merge", "timestamp")
+    assert "alignment padding" in why_free(life(trace, len(trace), aligned - 4096 + 256))
+
+    heap = new_heap(8 * MiB, allow_growth=True, garbage_collection=True)
+    heap.free(heap.allocate(2 * MiB))
+    region = heap.regions()["address"][0]
+    heap.allocate(7 * MiB)
+    trace = trace_of_heap(heap)
+    assert has_facts(next_words(life(trace, 3, int(region))), "Released to the sub-allocator", "step")
+
+
+def test_a_region_that_grew_for_an_allocation():
+    place = iter([BASE, BASE + 2 * MiB])
+    source = Scripted(lambda _, num_bytes: (next(place), num_bytes), supports_coalescing=True)
+    heap = new_heap(16 * MiB, source, allow_growth=True)
+    heap.allocate(1000 * KiB)
+    address = heap.allocate(2300 * KiB)
+    trace = trace_of_heap(heap)
+    found = source_words(life(trace, len(trace), address, len(trace) - 1))
+    assert has_facts(found, "free chunk of 5.0 MiB", "grew by 4.0 MiB")

@@ -4,9 +4,10 @@ import pytest
 from naive_heap import NaiveHeap
 from unit.analysis.facts import has_facts
 
-from bfcviz.analysis.event_text import explain_event
+from bfcviz.analysis.event_text import explain_event, short_words
 from bfcviz.errors import TraceError
-from bfcviz.events.schema import Kind
+from bfcviz.events.labels import Labels
+from bfcviz.events.schema import EVENT, Kind
 from bfcviz.model import Model
 
 KiB = 1024
@@ -196,3 +197,110 @@ def test_an_event_that_contradicts_the_others_is_refused(full):
         explained(heap)
     with pytest.raises(TraceError, match="chunk 99 does not exist"):
         explain_event(heap.trace(NAMES), len(heap.records) - 1)
+
+
+# ------------------------------------------------------------------------------
+# A failed request in sentences: each number in them is counted here by hand.
+
+
+OTHER_NAMES = ["", "train/MatMul", "gradient_tape/Relu", "Adam", "x" * 100]
+
+
+def explained_failure(heap, limit=8000 * KiB):
+    """The explanation of the last event."""
+    return explain_event(heap.trace(OTHER_NAMES, [limit]), len(heap.records) - 1)
+
+
+@pytest.fixture
+def full_heap():
+    """1 MiB of train/MatMul, 1 MiB of gradient_tape/Relu, 1 MiB of Adam, 1 MiB free."""
+    heap = NaiveHeap(keep_states=False)
+    heap.extend(0, BASE, 4096 * KiB, 0)
+    return heap, [heap.allocate(0, 1024 * KiB, label=label) for label in (1, 2, 3)]
+
+
+def test_a_request_over_the_limit(full_heap):
+    heap, _ = full_heap
+    heap.allocate(0, 8001 * KiB, label=2)
+    facts = ("gradient_tape/Relu failed to allocate 7.8 MiB", "1.0 MiB free", "1.0 MiB", "4.0 MiB", "7.8 MiB")
+    assert has_facts(explained_failure(heap), *facts, "8193024 bytes", "larger than the limit")
+
+
+@pytest.mark.parametrize(
+    ("limit", "facts"),
+    [
+        (8192 * KiB, ("limit of 8.0 MiB", "5.0 MiB more", "only 4.0 MiB for a new region")),
+        (12288 * KiB, ("limit of 12.0 MiB", "8.0 MiB for a new region", "granted none", "5.0 MiB more")),
+        (None, ("5.0 MiB more", "granted no new region")),
+    ],
+)
+def test_a_full_pool(full_heap, limit, facts):
+    heap, _ = full_heap
+    heap.allocate(0, 6144 * KiB - 1)
+    numbers = ("An unnamed request failed to allocate 6.0 MiB", "1.0 MiB free", "1.0 MiB", "pool 4.0 MiB")
+    assert has_facts(explained_failure(heap, limit), *numbers, *facts)
+
+
+def test_fragmentation_names_the_neighbours_of_the_largest_free_chunk(full_heap):
+    heap, (first, _, third) = full_heap
+    heap.free(0, first)
+    heap.free(0, third)
+    heap.allocate(0, 2560 * KiB, label=4)
+    text = explained_failure(heap, limit=4096 * KiB)
+    assert has_facts(text, f"{'x' * 79}… failed", "2.5 MiB", "3.0 MiB free", "2.0 MiB", "4.0 MiB", "4.0 MiB")
+    facts = ("fragmented", "2 chunks", "512.0 KiB too small", "no room for a new region")
+    assert has_facts(text, *facts, "0x…34667800 (1.0 MiB, gradient_tape/Relu)", "region's end")
+
+
+def test_free_chunks_in_two_regions_and_one_that_waits_to_merge():
+    heap = NaiveHeap(keep_states=False)
+    heap.extend(0, BASE, 1024, 0)
+    heap.extend(0, BASE + 1024, 1024, 1)
+    heap.allocate(0, 1500)
+    numbers = ("2 regions", "even the largest, of 1.0 KiB", "2 of them are wholly free, 2.0 KiB")
+    assert has_facts(explained_failure(heap, 2048), *numbers)
+    piece = heap.allocate(0, 256)
+    heap.free(0, piece, held=True)
+    heap.allocate(0, 1800)
+    assert has_facts(
+        explained_failure(heap, 2048), "2 regions", "even the largest, of 1.0 KiB", "2.0 KiB in all"
+    )
+    heap.allocate(0, 1024)
+    heap.allocate(0, 1024 + 1)
+    assert "The pool is full" in explained_failure(heap, 2048)
+
+
+def test_a_free_chunk_that_is_large_enough(full_heap):
+    heap, _ = full_heap
+    heap.allocate(0, 5000 * KiB)
+    heap.records[-1]["requested"] = 100
+    assert has_facts(explained_failure(heap), "large enough", "not show why", "timestamp", "alignment")
+
+
+# ------------------------------------------------------------------------------
+# Every kind of event in a few words: numbers and verdicts.
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "facts"),
+    [
+        (Kind.EXTEND, {"region": 2}, ("new", "2")),
+        (Kind.EXTEND, {"region": 2, "flags": 1}, ("region 2", "extended")),
+        (Kind.SPLIT, {"bin": 4}, ("split", "bin 4")),
+        (Kind.SPLIT, {"bin": 4, "flags": 2}, ("padding",)),
+        (Kind.ALLOCATE, {"bin": 4, "size": 512, "requested": 500}, ("bin 4", "12 B")),
+        (Kind.ALLOCATE, {"bin": 4, "size": 512, "requested": 512}, ("bin 4",)),
+        (Kind.FREE, {"seq": 1001, "other": 1}, ("1,000 steps",)),
+        (Kind.FREE, {"seq": (1 << 32) + 1, "other": 0, "flags": 4}, ("1 step", "merge deferred")),
+        (Kind.MERGE, {"bin": 9}, ("merged", "bin 9")),
+        (Kind.RELEASE, {"region": 1}, ("region 1", "released")),
+        (Kind.OOM, {"address": 4096, "size": 256}, ("4.0 KiB", "256 B")),
+        (Kind.MARK, {"size": 7}, ("7",)),
+        (Kind.MARK, {}, ()),
+    ],
+)
+def test_every_kind_in_a_few_words(kind, fields, facts):
+    nothing = dict.fromkeys(EVENT.names, 0)
+    words = short_words(nothing | fields | {"kind": int(kind)}, Labels())
+    assert has_facts(words, *facts)
+    assert bool(words) == bool(facts)
