@@ -179,7 +179,6 @@ def overlaps(plan):
 
 
 @pytest.mark.parametrize("most_exact", [0, 3, 4096])
-@settings(deadline=None, max_examples=40)
 @given(stream=streams())
 def test_no_two_blocks_overlap_and_the_height_is_possible(most_exact, stream):
     with pytest.MonkeyPatch.context() as patch:
@@ -190,7 +189,6 @@ def test_no_two_blocks_overlap_and_the_height_is_possible(most_exact, stream):
     assert plan.lifetimes.live.max(initial=0) <= plan.height <= plan.lifetimes.size.sum()
 
 
-@settings(deadline=None, max_examples=40)
 @given(stream=streams(), seed=st.integers(0, 1 << 32))
 def test_the_check_finds_every_overlap(stream, seed):
     lifetimes = Lifetimes.of(stream)
