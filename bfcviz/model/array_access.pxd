@@ -34,7 +34,7 @@ cdef enum:
     SERIES_WORDS = 7
     TOTALS = 6
 
-# The layers of figures.region_map.cells.
+# The layers of figures.map_cells.
 cdef enum:
     HELD = 0
     WASTED = 1

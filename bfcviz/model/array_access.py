@@ -27,7 +27,7 @@ EXTERNAL, INTERNAL, NOT_IN_USE_SHARE, TOO_SMALL_SHARE = range(4)
 # A row of `timeline.TIMELINE` in words of 8 bytes: its head, then each series (the first TOTALS of them in bytes).
 HEAD_WORDS, SERIES_WORDS, TOTALS = 3, 7, 6
 
-# The layers of `figures.region_map.cells`; from FIRST_CLASS on, one for each class.
+# The layers of `figures.map_cells`; from FIRST_CLASS on, one for each class.
 HELD, WASTED, FIRST_CLASS = 0, 1, 2
 
 # How an event can contradict the state; `contradictions.py` has a sentence for each.
