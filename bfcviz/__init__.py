@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from bfcviz.allocator.bfc import BFCAllocator as BFCAllocator
     from bfcviz.allocator.interface import Allocator as Allocator
     from bfcviz.allocator.interface import AllocatorOptions as AllocatorOptions
-    from bfcviz.allocator.sub_allocators.base import PythonSubAllocator as PythonSubAllocator
-    from bfcviz.allocator.sub_allocators.host import HostSubAllocator as HostSubAllocator
-    from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator as SimulatedSubAllocator
+    from bfcviz.allocator.sub_allocators import HostSubAllocator as HostSubAllocator
+    from bfcviz.allocator.sub_allocators import PythonSubAllocator as PythonSubAllocator
+    from bfcviz.allocator.sub_allocators import SimulatedSubAllocator as SimulatedSubAllocator
     from bfcviz.dashboard import Inspector as Inspector
     from bfcviz.dashboard import LiveDashboard as LiveDashboard
     from bfcviz.dashboard.live import follow as follow
@@ -80,17 +80,17 @@ _HOMES = {
     "BFCAllocator": ("bfcviz.allocator.bfc", "BFCAllocator"),
     "BfcvizError": ("bfcviz.errors", "BfcvizError"),
     "EventLog": ("bfcviz.events.log", "EventLog"),
-    "HostSubAllocator": ("bfcviz.allocator.sub_allocators.host", "HostSubAllocator"),
+    "HostSubAllocator": ("bfcviz.allocator.sub_allocators", "HostSubAllocator"),
     "Inspector": ("bfcviz.dashboard", "Inspector"),
     "Labels": ("bfcviz.events.labels", "Labels"),
     "LiveDashboard": ("bfcviz.dashboard", "LiveDashboard"),
     "Model": ("bfcviz.model", "Model"),
     "OutOfMemory": ("bfcviz.errors", "OutOfMemory"),
     "Pool": ("bfcviz.events.origin", "Pool"),
-    "PythonSubAllocator": ("bfcviz.allocator.sub_allocators.base", "PythonSubAllocator"),
+    "PythonSubAllocator": ("bfcviz.allocator.sub_allocators", "PythonSubAllocator"),
     "Recording": ("bfcviz.events.storage.recording", "Recording"),
     "SearchControl": ("bfcviz.whatif.search", "SearchControl"),
-    "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
+    "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators", "SimulatedSubAllocator"),
     "SweepResults": ("bfcviz.whatif.sweep", "SweepResults"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "Watch": ("bfcviz.watching", "Watch"),

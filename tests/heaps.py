@@ -7,10 +7,8 @@ import numpy as np
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
-from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.allocator.sub_allocators import PythonSubAllocator, SimulatedSubAllocator
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model

@@ -34,16 +34,14 @@ TESTS = [
         "options",
         "growth",
         "bfc",
-        "memory_map",
+        "queries",
     )
 ]
 PATIENCE_S = 60  # of processor time of one run; a rule that keeps a loop from ending is noticed, too
 LONGEST_S = 600  # of a run: one that waits for a lock uses no processor
 
-HEAP, CHUNKS, BINS, REGIONS = (
-    f"bfcviz/allocator/{name}.py" for name in ("heap", "chunks", "bins", "regions")
-)
-NATIVE, BFC, MAP = "bfcviz/native.py", "bfcviz/allocator/bfc.py", "bfcviz/allocator/memory_map.py"
+HEAP, CHUNKS = "bfcviz/allocator/heap.py", "bfcviz/allocator/chunks.py"
+NATIVE, BFC, MAP = "bfcviz/native.py", "bfcviz/allocator/bfc.py", "bfcviz/allocator/queries.py"
 
 
 class Mutation(NamedTuple):
@@ -69,7 +67,7 @@ MUTATIONS = [
     Mutation("sizes are rounded up to 256", HEAP, "(num_bytes + native.MIN_CHUNK - 1) // native.MIN_CHUNK", "(num_bytes + native.MIN_CHUNK) // native.MIN_CHUNK"),
     Mutation("a bin for each power of two", NATIVE, "(size | MIN_CHUNK).bit_length() - 9", "(size | MIN_CHUNK).bit_length() - 8"),
     Mutation("the smallest chunk that fits, exact fits included", HEAP, "h = self.space.bins.at_least(rounded, 0)", "h = self.space.bins.at_least(rounded + 1, 0)"),
-    Mutation("of equal sizes the lowest address", BINS, "k.size == size and k.address < address", "k.size == size and k.address > address"),
+    Mutation("of equal sizes the lowest address", CHUNKS, "k.size == size and k.address < address", "k.size == size and k.address > address"),
     Mutation("chunks freed later than freed_before are skipped", HEAP, "c.freed_at <= freed_before", "c.freed_at < freed_before"),
     Mutation("a chunk of twice the size is split", HEAP, "if c.size >= rounded * 2 or", "if c.size > rounded * 2 or"),
     Mutation("a chunk is split if it would waste the limit", HEAP, "c.size - rounded >= self.max_waste", "c.size - rounded > self.max_waste"),
@@ -108,7 +106,7 @@ MUTATIONS = [
     Mutation("each extension begins with the full size again", HEAP, "        if not increased:\n", "        self.next_region = num_bytes\n        if not increased:\n"),
     Mutation("the pool counts what was received", HEAP, "self.space.extend(address, self.source.received, rounded,", "self.space.extend(address, num_bytes, rounded,"),
     Mutation("peak_pool_bytes is the highest", CHUNKS, "if self.pool_bytes > self.peak_pool:", "if self.pool_bytes >= 0:"),
-    Mutation("regions are in the order of addresses", REGIONS, "while i > 0 and self.regions[i - 1].address > address:", "while i > 0 and self.regions[i - 1].address < address:"),
+    Mutation("regions are in the order of addresses", CHUNKS, "while i > 0 and self.regions[i - 1].address > address:", "while i > 0 and self.regions[i - 1].address < address:"),
     Mutation("a region that follows another joins it", CHUNKS, "if r.address + r.size == address:", "if r.address + r.size == address + 1:"),
     Mutation("regions join only if the sub-allocator says so", HEAP, "rounded, self.source.supports_coalescing)", "rounded, True)"),
     Mutation("a new chunk merges with a free last one", HEAP, "self.space.put_in_bin(self.coalesce(h, False))\n        return True", "self.space.put_in_bin(h)\n        return True"),
@@ -116,7 +114,7 @@ MUTATIONS = [
     Mutation("requested_size is not cleared by a free", CHUNKS, "        c.allocation_id = 0\n        c.freed_at = freed_at\n", "        c.allocation_id = 0\n        c.requested = 0\n        c.freed_at = freed_at\n"),
     Mutation("a freed chunk merges with the next one", HEAP, "if self.mergeable(c.next, ignore_held):", "if self.mergeable(native.NONE, ignore_held):"),
     Mutation("a freed chunk merges with the one before", HEAP, "if self.mergeable(c.prev, ignore_held):", "if self.mergeable(native.NONE, ignore_held):"),
-    Mutation("the next one first", HEAP, "        if self.mergeable(c.next, ignore_held):\n            self.space.take_from_bin(c.next)\n            self.space.merge_next(h)\n        if self.mergeable(c.prev, ignore_held):\n            p = c.prev\n            self.space.take_from_bin(p)\n            self.space.merge_next(p)\n            return p\n", "        p = h\n        if self.mergeable(c.prev, ignore_held):\n            p = c.prev\n            self.space.take_from_bin(p)\n            self.space.merge_next(p)\n            c = structs.chunk_at(self.space.table.chunks, p)\n        if self.mergeable(c.next, ignore_held):\n            self.space.take_from_bin(c.next)\n            self.space.merge_next(p)\n        return p\n"),
+    Mutation("the next one first", HEAP, "        if self.mergeable(c.next, ignore_held):\n            self.space.take_from_bin(c.next)\n            self.space.merge_next(h)\n        if self.mergeable(c.prev, ignore_held):\n            p = c.prev\n            self.space.take_from_bin(p)\n            self.space.merge_next(p)\n            return p\n", "        p = h\n        if self.mergeable(c.prev, ignore_held):\n            p = c.prev\n            self.space.take_from_bin(p)\n            self.space.merge_next(p)\n            c = heap_memory.chunk_at(self.space.table.chunks, p)\n        if self.mergeable(c.next, ignore_held):\n            self.space.take_from_bin(c.next)\n            self.space.merge_next(p)\n        return p\n"),
     Mutation("handles are reused, the last one first", CHUNKS, "        self.chunks[h].next = self.unused\n        self.unused = h\n", "        self.chunks[h].next = self.unused\n"),
     Mutation("a reused handle keeps the requested size", CHUNKS, "            self.unused = self.chunks[h].next\n", "            self.unused = self.chunks[h].next\n            self.chunks[h].requested = 0\n"),
     Mutation("a new handle has none", CHUNKS, "            self.chunks[h].requested = 0\n", "            self.chunks[h].requested = 1\n"),

@@ -29,12 +29,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bfcviz import _forks, native
-from bfcviz.allocator import c_api, invariants, memory_map, queries
+from bfcviz.allocator import c_api, queries
 from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.interface import AllocationAttributes, AllocatorOptions, Internals, Stats, bytes_of
-from bfcviz.allocator.memory_map import Moment
+from bfcviz.allocator.queries import Moment
 from bfcviz.allocator.replay import Operations, Replay, Replayed
-from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.allocator.sub_allocators import SubAllocator
 from bfcviz.errors import (
     AllocatorError,
     DoubleFree,
@@ -493,25 +493,25 @@ class BFCAllocator:
         return queries.read_internals(self.heap)
 
     def memory_map(self) -> NDArray[np.void]:
-        """Every chunk, in address order: an array of `memory_map.MEMORY_MAP`."""
+        """Every chunk, in address order: an array of `queries.MEMORY_MAP`."""
         return self.moment().chunks
 
     def regions(self) -> NDArray[np.void]:
-        """Every region, in address order: an array of `memory_map.REGION`."""
-        return memory_map.regions(self.heap)
+        """Every region, in address order: an array of `queries.REGION`."""
+        return queries.read_regions(self.heap)
 
     def moment(self) -> Moment:
         """The whole heap between two events, and the number of events: a reader of the log can begin here."""
-        return memory_map.moment(self.heap)
+        return queries.read_moment(self.heap)
 
     def occupancy(self) -> str:
         """TensorFlow's strip of 100 characters: `*` used, `x` wasted inside chunks, `_` free."""
         now = self.moment()
-        return memory_map.occupancy(now.chunks, now.regions)
+        return queries.occupancy(now.chunks, now.regions)
 
     def check_invariants(self) -> None:
         """Compare all tables with each other; raises BrokenInvariant where they disagree (a bug)."""
-        invariants.check(self.heap, held=self.options.timestamps)
+        queries.check(self.heap, held=self.options.timestamps)
 
     # -- close --------------------------------------------------------------------------------------------------
 

@@ -1,11 +1,292 @@
-"""The heap's chunks: ChunkTable keeps them by handle and address, ChunkSpace changes them; each change is one event."""
+"""The tables of a heap, and the changes to them, each of which is one event.
+
+`Bins` finds a free chunk, `RegionTable` has the regions, `ChunkTable` the chunks by handle and address; `ChunkSpace`
+holds all three and changes them. The arrays are C structs (`heap_memory`).
+"""
 
 from bfcviz import native
-from bfcviz.allocator import structs
-from bfcviz.allocator.bins import Bins
-from bfcviz.allocator.regions import RegionTable
+from bfcviz.allocator import heap_memory
 from bfcviz.events import event_record
 from bfcviz.events.log import EventLog
+
+# ------------------------------------------------------------------------------
+# Bins: find a free chunk by exact best fit: the smallest size that fits, then the lowest address.
+#
+# TensorFlow keeps a sorted set for each of 21 bins and walks them upwards; as the bins' sizes ascend, that is one
+# order by (size, address) over all free chunks. Here each power of two is a *row* of 32 size steps, each step is a
+# small treap, and bit masks find the next non-empty step:
+#
+# ::
+#
+#     rows        ...1..1.1        a bit a row: size 256, 512, 1 KiB, ...
+#     steps[row]  ..1.....1...     a bit a step: 32 in each row
+#     links       root of each tree | left and right child of each handle
+#
+# Row r holds the chunks of TensorFlow's bin r. TensorFlow's last bin holds all chunks from 256 MiB; here rows continue.
+
+
+class Bins:
+    """Free chunks by handle; the size and address of a handle must not change while it is in the bins."""
+
+    def __init__(self) -> None:
+        self.links = heap_memory.no_u32()
+        self.keys = heap_memory.no_keys()
+        self.room = 0
+        self.rows = 0
+        self.steps = heap_memory.grow_u32(heap_memory.no_u32(), native.ROWS)
+        if heap_memory.is_null(self.steps) or not self.reserve(256):
+            raise MemoryError
+        self.forget()
+
+    def __dealloc__(self) -> None:
+        heap_memory.release(self.links)
+        heap_memory.release(self.keys)
+        heap_memory.release(self.steps)
+
+    def reserve(self, room: int) -> bool:
+        """Allocate memory for handles below `room`; False where there is none."""
+        if room <= self.room:
+            return True
+        links = heap_memory.grow_u32(self.links, native.TREES + 2 * room)
+        if heap_memory.is_null(links):
+            return False
+        self.links = links
+        keys = heap_memory.grow_keys(self.keys, room)
+        if heap_memory.is_null(keys):
+            return False
+        self.keys = keys
+        self.room = room
+        return True
+
+    def forget(self) -> None:
+        """Remove all chunks."""
+        self.rows = 0
+        self.found = 0
+        for i in range(native.ROWS):
+            self.steps[i] = 0
+        for i in range(native.TREES):
+            self.links[i] = native.NONE
+
+    def tree_of(self, size: int) -> int:
+        """The tree for a size: 32 trees per power of two."""
+        if size < native.MIN_CHUNK:
+            return 0  # only the end of a region whose size is no multiple of 256
+        top = native.high_bit(size)
+        return (top - 8) * 32 + ((size >> (top - 5)) & 31)
+
+    def before(self, h: int, size: int, address: int) -> bool:
+        """Whether h comes before (size, address)."""
+        k: heap_memory.Key = heap_memory.key_at(self.keys, h)
+        return k.size < size or (k.size == size and k.address < address)
+
+    def insert(self, h: int, size: int, address: int) -> None:
+        """Add a free chunk: descend to the place of its priority, then split the subtree there around it."""
+        self.found = 0
+        k = heap_memory.key_at(self.keys, h)
+        k.size = size
+        k.address = address
+        tree = self.tree_of(size)
+        priority = native.scramble(h)
+        ref = tree
+        node = self.links[ref]
+        while node != native.NONE and native.scramble(node) >= priority:
+            ref = native.TREES + 2 * node + self.before(node, size, address)
+            node = self.links[ref]
+        self.links[ref] = h
+        left = native.TREES + 2 * h
+        right = left + 1
+        while node != native.NONE:
+            if self.before(node, size, address):
+                self.links[left] = node
+                left = native.TREES + 2 * node + 1
+                node = self.links[left]
+            else:
+                self.links[right] = node
+                right = native.TREES + 2 * node
+                node = self.links[right]
+        self.links[left] = native.NONE
+        self.links[right] = native.NONE
+        self.steps[tree >> 5] |= native.bit_32(tree & 31)
+        self.rows |= native.bit_64(tree >> 5)
+
+    def remove(self, h: int) -> None:
+        """Remove a chunk; its two subtrees are joined in its place."""
+        size = self.keys[h].size
+        address = self.keys[h].address
+        tree = self.tree_of(size)
+        ref = self.found  # 0, unknown, is the root of tree 0
+        self.found = 0
+        node = self.links[ref]
+        if node != h:
+            ref = tree
+            node = self.links[ref]
+        while node != h:
+            ref = native.TREES + 2 * node + self.before(node, size, address)
+            node = self.links[ref]
+        left = self.links[native.TREES + 2 * h]
+        right = self.links[native.TREES + 2 * h + 1]
+        while left != native.NONE and right != native.NONE:
+            if native.scramble(left) > native.scramble(right):
+                self.links[ref] = left
+                ref = native.TREES + 2 * left + 1
+                left = self.links[ref]
+            else:
+                self.links[ref] = right
+                ref = native.TREES + 2 * right
+                right = self.links[ref]
+        self.links[ref] = right if left == native.NONE else left
+        if self.links[tree] == native.NONE:
+            self.steps[tree >> 5] &= ~native.bit_32(tree & 31)
+            if self.steps[tree >> 5] == 0:
+                self.rows &= ~native.bit_64(tree >> 5)
+
+    def at_least(self, size: int, address: int) -> int:
+        """The first chunk not before (size, address), or NONE."""
+        tree = self.tree_of(size)
+        best = native.NONE
+        ref = tree
+        node = self.links[ref]
+        while node != native.NONE:
+            if self.before(node, size, address):
+                ref = native.TREES + 2 * node + 1
+            else:
+                best = node
+                self.found = ref
+                ref = native.TREES + 2 * node
+            node = self.links[ref]
+        if best != native.NONE:
+            return best
+        tree = self.next_tree(tree)
+        if tree == native.NONE:
+            return native.NONE
+        ref = tree
+        node = self.links[ref]
+        while self.links[native.TREES + 2 * node] != native.NONE:
+            ref = native.TREES + 2 * node
+            node = self.links[ref]
+        self.found = ref
+        return node
+
+    def next_tree(self, tree: int) -> int:
+        """The first non-empty tree after this one, or NONE."""
+        row = tree >> 5
+        later = self.steps[row] & native.above(tree & 31)
+        if later == 0:
+            later = self.rows & native.above(row)
+            if later == 0:
+                return native.NONE
+            row = native.low_bit(later)
+            later = self.steps[row]
+        return row * 32 + native.low_bit(later)
+
+    def largest(self) -> int:
+        """The last chunk in (size, address) order, or NONE."""
+        if self.rows == 0:
+            return native.NONE
+        row = native.high_bit(self.rows)
+        node = self.links[row * 32 + native.high_bit(self.steps[row])]
+        while self.links[native.TREES + 2 * node + 1] != native.NONE:
+            node = self.links[native.TREES + 2 * node + 1]
+        return node
+
+
+# ------------------------------------------------------------------------------
+# RegionTable: the regions that the sub-allocator granted, by ascending address.
+#
+# A region keeps its *slot*, a small number that its events carry, until it is released; then the slot is reused.
+# Regions never overlap. The chunks of a region cover it without gaps.
+
+
+class RegionTable:
+    """Regions by index (ascending address)."""
+
+    def __init__(self) -> None:
+        self.regions = heap_memory.no_regions()
+        self.spare = heap_memory.no_u32()
+        self.room = 0
+        self.count = 0
+        self.spares = 0
+        self.slots = 0
+        if not self.reserve():
+            raise MemoryError
+
+    def __dealloc__(self) -> None:
+        heap_memory.release(self.regions)
+        heap_memory.release(self.spare)
+
+    def reserve(self) -> bool:
+        """Allocate memory for one more region; False where there is none, or where no slot is left."""
+        if self.count >= native.MAX_REGIONS:
+            return False
+        if self.count < self.room:
+            return True
+        regions = heap_memory.grow_regions(self.regions, self.room * 2 + 16)
+        if heap_memory.is_null(regions):
+            return False
+        self.regions = regions
+        spare = heap_memory.grow_u32(self.spare, self.room * 2 + 16)
+        if heap_memory.is_null(spare):
+            return False
+        self.spare = spare
+        self.room = self.room * 2 + 16
+        return True
+
+    def insert(self, address: int, size: int, first: int) -> int:
+        """Add a region; returns its index."""
+        i = self.count
+        while i > 0 and self.regions[i - 1].address > address:
+            i -= 1
+        heap_memory.open_gap(self.regions, i, self.count)
+        r = heap_memory.region_at(self.regions, i)
+        r.address = address
+        r.size = size
+        r.first = first
+        if self.spares > 0:
+            self.spares -= 1
+            r.slot = self.spare[self.spares]
+        else:
+            r.slot = self.slots
+            self.slots += 1
+        self.count += 1
+        return i
+
+    def remove(self, index: int) -> None:
+        """Remove a region; its slot can be reused."""
+        self.spare[self.spares] = self.regions[index].slot
+        self.spares += 1
+        self.count -= 1
+        heap_memory.close_gap(self.regions, index, self.count)
+
+    def count_below(self, address: int) -> int:
+        """Number of regions that begin at or below an address."""
+        low = 0
+        high = self.count
+        while low < high:
+            middle = (low + high) >> 1
+            if self.regions[middle].address <= address:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def containing(self, address: int) -> int:
+        """Index of the region that contains an address; `count` where there is none."""
+        i = self.count_below(address)
+        if i > 0:
+            r = heap_memory.region_at(self.regions, i - 1)
+            if address - r.address < r.size:
+                return i - 1
+        return self.count
+
+    def overlaps(self, address: int, size: int) -> bool:
+        """Whether [address, address + size) overlaps a region, is empty or wraps around 2^64."""
+        if size == 0 or native.wrap_64(address + size) < address:
+            return True
+        i = self.count_below(address)
+        if i > 0 and address - self.regions[i - 1].address < self.regions[i - 1].size:
+            return True
+        return i < self.count and self.regions[i].address - address < size
+
 
 # ------------------------------------------------------------------------------
 # ChunkTable: the heap's chunks by handle, and the chunks in use by address.
@@ -23,8 +304,8 @@ class ChunkTable:
     """Chunks by handle; every handle from `new` is either used by the heap or deleted."""
 
     def __init__(self) -> None:
-        self.chunks = structs.no_chunks()
-        self.slots = structs.no_u32()
+        self.chunks = heap_memory.no_chunks()
+        self.slots = heap_memory.no_u32()
         self.room = 0
         self.count = 0
         self.mask = 0
@@ -35,8 +316,8 @@ class ChunkTable:
             raise MemoryError
 
     def __dealloc__(self) -> None:
-        structs.release(self.chunks)
-        structs.release(self.slots)
+        heap_memory.release(self.chunks)
+        heap_memory.release(self.slots)
 
     def reserve(self, more: int) -> bool:
         """Allocate memory for `more` new handles, so that an operation never fails half-way; False if there is none."""
@@ -44,12 +325,12 @@ class ChunkTable:
 
     def grow(self, room: int) -> bool:
         """Allocate memory for `room` handles and a table of twice as many slots; False if there is none."""
-        chunks = structs.grow_chunks(self.chunks, room)
-        if structs.is_null(chunks):
+        chunks = heap_memory.grow_chunks(self.chunks, room)
+        if heap_memory.is_null(chunks):
             return False
         self.chunks = chunks
-        slots = structs.grow_u32(self.slots, room * 2)
-        if structs.is_null(slots):
+        slots = heap_memory.grow_u32(self.slots, room * 2)
+        if heap_memory.is_null(slots):
             return False
         self.slots = slots
         self.room = room
@@ -178,7 +459,7 @@ class ChunkSpace:
 
     def put_in_bin(self, h: int) -> None:
         """Add the free chunk h to the bins."""
-        c = structs.chunk_at(self.table.chunks, h)
+        c = heap_memory.chunk_at(self.table.chunks, h)
         c.binned = 1
         self.bins.insert(h, c.size, c.address)
 
@@ -190,8 +471,8 @@ class ChunkSpace:
     def split(self, h: int, front: int, flags: int) -> int:
         """Split the free chunk h after `front` bytes; returns the remainder. Neither is in a bin."""
         other = self.table.new()
-        c = structs.chunk_at(self.table.chunks, h)
-        o = structs.chunk_at(self.table.chunks, other)
+        c = heap_memory.chunk_at(self.table.chunks, h)
+        o = heap_memory.chunk_at(self.table.chunks, other)
         o.address = c.address + front
         o.size = c.size - front
         o.freed_at = c.freed_at
@@ -207,9 +488,9 @@ class ChunkSpace:
 
     def merge_next(self, h: int) -> None:
         """Merge the free chunk h with the next one; neither is in a bin."""
-        c = structs.chunk_at(self.table.chunks, h)
+        c = heap_memory.chunk_at(self.table.chunks, h)
         other = c.next
-        o = structs.chunk_at(self.table.chunks, other)
+        o = heap_memory.chunk_at(self.table.chunks, other)
         c.size += o.size
         c.freed_at = o.freed_at if o.freed_at > c.freed_at else c.freed_at
         c.next = o.next
@@ -220,7 +501,7 @@ class ChunkSpace:
 
     def mark_allocated(self, h: int, requested: int, label: int, stream: int, bin: int) -> None:
         """Mark the free chunk h, in no bin, as in use."""
-        c = structs.chunk_at(self.table.chunks, h)
+        c = heap_memory.chunk_at(self.table.chunks, h)
         c.requested = requested
         c.allocation_id = self.next_id
         c.born = self.log.written & native.LOW_32
@@ -241,7 +522,7 @@ class ChunkSpace:
 
     def mark_free(self, h: int, freed_at: int) -> None:
         """Mark the chunk h as free, in no bin. `freed_at` > 0 defers its merging."""
-        c = structs.chunk_at(self.table.chunks, h)
+        c = heap_memory.chunk_at(self.table.chunks, h)
         self.table.leave(h, c.address)
         c.allocation_id = 0
         c.freed_at = freed_at
@@ -259,7 +540,7 @@ class ChunkSpace:
         With `join` it extends the region that ends where it begins, and the chunk follows that region's last chunk.
         """
         h = self.table.new()
-        c = structs.chunk_at(self.table.chunks, h)
+        c = heap_memory.chunk_at(self.table.chunks, h)
         c.address = address
         c.size = size
         self.pool_bytes += size
@@ -267,7 +548,7 @@ class ChunkSpace:
             self.peak_pool = self.pool_bytes
         index = self.regions.count_below(address)
         if join and index > 0:
-            r = structs.region_at(self.regions.regions, index - 1)
+            r = heap_memory.region_at(self.regions.regions, index - 1)
             if r.address + r.size == address:
                 r.size += size
                 last = r.first
@@ -298,9 +579,9 @@ class ChunkSpace:
         if index == self.regions.count:
             return native.FREE_FOREIGN
         h = self.regions.regions[index].first
-        c = structs.chunk_at(self.table.chunks, h)
+        c = heap_memory.chunk_at(self.table.chunks, h)
         while address - c.address >= c.size:
-            c = structs.chunk_at(self.table.chunks, c.next)
+            c = heap_memory.chunk_at(self.table.chunks, c.next)
         if c.allocation_id != 0:
             return native.FREE_INTERIOR
         return native.FREE_DOUBLE
@@ -311,7 +592,7 @@ class ChunkSpace:
         Held chunks are merged in the log first, so that the region is released as one chunk. Their handles are deleted
         in address order, as in TensorFlow.
         """
-        r = structs.region_at(self.regions.regions, index)
+        r = heap_memory.region_at(self.regions.regions, index)
         slot = r.slot
         h = r.first
         size = 0

@@ -1,10 +1,10 @@
 cimport cython
 from bfcviz cimport native
-from bfcviz.allocator cimport structs
+from bfcviz.allocator cimport heap_memory
 from bfcviz.allocator.chunks cimport ChunkSpace
 from bfcviz.allocator.free_signal cimport FreeSignal
 from bfcviz.allocator.page_ages cimport PageAges
-from bfcviz.allocator.sub_allocators.base cimport SubAllocator
+from bfcviz.allocator.sub_allocators cimport SubAllocator
 from bfcviz.events cimport event_record
 from bfcviz.native cimport u8, u16, u32, u64
 
@@ -25,8 +25,8 @@ cdef class HeldQueue:
     @cython.locals(waiting="u32 *", due="u32 *", room=u64)
     cdef bint reserve(self) noexcept nogil
     cdef void push(self, u32 h) noexcept nogil
-    @cython.locals(i=u64, h=u32, c="structs.Chunk *", kept=u64, taken=u64)
-    cdef u64 select(self, structs.Chunk *chunks, u64 frontier, bint every) noexcept nogil
+    @cython.locals(i=u64, h=u32, c="heap_memory.Chunk *", kept=u64, taken=u64)
+    cdef u64 select(self, heap_memory.Chunk *chunks, u64 frontier, bint every) noexcept nogil
 
 @cython.final
 cdef class Heap:
@@ -62,16 +62,16 @@ cdef class Heap:
     @cython.locals(h=u32, address=u64, reason=int, due=int)
     cdef int free(self, u64 address) noexcept nogil
 
-    @cython.locals(h=u32, c="structs.Chunk *")
+    @cython.locals(h=u32, c="heap_memory.Chunk *")
     cdef u32 find(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
     cdef u32 find_now(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
     @cython.locals(h=u32)
     cdef u32 find_by_growing(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
-    @cython.locals(c="structs.Chunk *", bin=int, padding=u64, aligned=u32)
+    @cython.locals(c="heap_memory.Chunk *", bin=int, padding=u64, aligned=u32)
     cdef u64 serve(self, u32 h, u64 rounded, u64 requested, u64 alignment, u32 label, u16 stream) noexcept nogil
-    @cython.locals(c="structs.Chunk *", p=u32)
+    @cython.locals(c="heap_memory.Chunk *", p=u32)
     cdef u32 coalesce(self, u32 h, bint ignore_held) noexcept nogil
-    @cython.locals(c="structs.Chunk *")
+    @cython.locals(c="heap_memory.Chunk *")
     cdef bint mergeable(self, u32 h, bint ignore_held) noexcept nogil
 
     cpdef void put_mark(self, u32 label, u64 value) noexcept nogil
@@ -94,5 +94,5 @@ cdef class Heap:
     @cython.locals(i=u64, address=u64, size=u64)
     cdef void release_free_regions(self) noexcept nogil
 
-    @cython.locals(i=u64, h=u32, c="structs.Chunk *", count=u64, merged=u32, satisfied=cython.bint)
+    @cython.locals(i=u64, h=u32, c="heap_memory.Chunk *", count=u64, merged=u32, satisfied=cython.bint)
     cdef bint merge_held(self, u64 needed) noexcept nogil

@@ -17,11 +17,11 @@ which may take long or need the GIL; meanwhile `growth` keeps all other threads 
 from typing import Any
 
 from bfcviz import native
-from bfcviz.allocator import structs
+from bfcviz.allocator import heap_memory
 from bfcviz.allocator.chunks import ChunkSpace
 from bfcviz.allocator.free_signal import FreeSignal
 from bfcviz.allocator.page_ages import PageAges
-from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.allocator.sub_allocators import SubAllocator
 from bfcviz.events import event_record
 from bfcviz.events.log import EventLog
 
@@ -67,26 +67,26 @@ class HeldQueue:
     """The freed chunks that a heap holds back, in the order of their frees; some may be allocated or merged since."""
 
     def __init__(self) -> None:
-        self.waiting = structs.no_u32()
-        self.due = structs.no_u32()
+        self.waiting = heap_memory.no_u32()
+        self.due = heap_memory.no_u32()
         self.count = 0
         self.room = 0
 
     def __dealloc__(self) -> None:
-        structs.release(self.waiting)
-        structs.release(self.due)
+        heap_memory.release(self.waiting)
+        heap_memory.release(self.due)
 
     def reserve(self) -> bool:
         """Allocate memory for one more handle; False where there is none."""
         if self.count < self.room:
             return True
         room = self.room * 2 + 64
-        waiting = structs.grow_u32(self.waiting, room)
-        if structs.is_null(waiting):
+        waiting = heap_memory.grow_u32(self.waiting, room)
+        if heap_memory.is_null(waiting):
             return False
         self.waiting = waiting
-        due = structs.grow_u32(self.due, room)
-        if structs.is_null(due):
+        due = heap_memory.grow_u32(self.due, room)
+        if heap_memory.is_null(due):
             return False
         self.due = due
         self.room = room
@@ -103,7 +103,7 @@ class HeldQueue:
         kept = 0
         for i in range(self.count):
             h = self.waiting[i]
-            c = structs.chunk_at(chunks, h)
+            c = heap_memory.chunk_at(chunks, h)
             if c.binned == 0:
                 continue  # merged, allocated or released since
             if c.freed_at < frontier:
@@ -284,7 +284,7 @@ class Heap:
         if freed_before == 0 and (alignment <= native.MIN_CHUNK or not self.honours_alignment):
             return h
         while h != native.NONE:
-            c = structs.chunk_at(self.space.table.chunks, h)
+            c = heap_memory.chunk_at(self.space.table.chunks, h)
             if (freed_before == 0 or c.freed_at <= freed_before) and (
                 not self.honours_alignment or c.size >= rounded + padding_of(c.address, alignment)
             ):
@@ -323,7 +323,7 @@ class Heap:
 
     def serve(self, h: int, rounded: int, requested: int, alignment: int, label: int, stream: int) -> int:
         """Allocate from the free chunk h, split to size; returns the address."""
-        c: structs.Chunk = structs.chunk_at(self.space.table.chunks, h)
+        c: heap_memory.Chunk = heap_memory.chunk_at(self.space.table.chunks, h)
         bin = native.bin_of(c.size)
         self.space.take_from_bin(h)
         if self.honours_alignment:
@@ -332,7 +332,7 @@ class Heap:
                 aligned = self.space.split(h, padding, event_record.PADDING)
                 self.space.put_in_bin(h)
                 h = aligned
-                c = structs.chunk_at(self.space.table.chunks, h)
+                c = heap_memory.chunk_at(self.space.table.chunks, h)
         if c.size >= rounded * 2 or c.size - rounded >= self.max_waste:
             self.space.put_in_bin(self.space.split(h, rounded, 0))
         self.space.mark_allocated(h, requested, label, stream, bin)
@@ -344,12 +344,12 @@ class Heap:
         """Whether h is free and may be merged now."""
         if h == native.NONE:
             return False
-        c: structs.Chunk = structs.chunk_at(self.space.table.chunks, h)
+        c: heap_memory.Chunk = heap_memory.chunk_at(self.space.table.chunks, h)
         return c.allocation_id == 0 and (ignore_held or c.freed_at == 0)
 
     def coalesce(self, h: int, ignore_held: bool) -> int:
         """Merge the free chunk h, in no bin, with its free neighbours; returns the survivor, in no bin."""
-        c: structs.Chunk = structs.chunk_at(self.space.table.chunks, h)
+        c: heap_memory.Chunk = heap_memory.chunk_at(self.space.table.chunks, h)
         if not ignore_held and c.freed_at > 0:
             return h
         if self.mergeable(c.next, ignore_held):
@@ -376,7 +376,7 @@ class Heap:
             self.space.take_from_bin(h)
             merged = self.coalesce(h, needed > 0)
             self.space.put_in_bin(merged)
-            c = structs.chunk_at(self.space.table.chunks, merged)
+            c = heap_memory.chunk_at(self.space.table.chunks, merged)
             if needed > 0 and merged != h and c.freed_at > 0:
                 self.held.push(merged)
             if needed > 0 and c.size >= needed:

@@ -1,9 +1,9 @@
 cimport cython
 
 from bfcviz cimport native
-from bfcviz.allocator cimport structs
+from bfcviz.allocator cimport heap_memory
 from bfcviz.allocator.chunks cimport ChunkSpace
-from bfcviz.allocator.sub_allocators.base cimport SubAllocator
+from bfcviz.allocator.sub_allocators cimport SubAllocator
 from bfcviz.native cimport i64, u8, u32, u64
 
 
@@ -28,5 +28,5 @@ cdef class PageAges:
     cdef bint is_idle(self, u64 block, bint any_age) noexcept nogil
     @cython.locals(begin=u64, last=u64)
     cdef u64 discard(self, SubAllocator source, u64 first, u64 end, bint any_age) noexcept nogil
-    @cython.locals(returned=u64, size=u64, address=u64, block=u64, end=u64, h=u32, c="structs.Chunk *")
+    @cython.locals(returned=u64, size=u64, address=u64, block=u64, end=u64, h=u32, c="heap_memory.Chunk *")
     cdef u64 return_pages(self, ChunkSpace space, SubAllocator source, bint any_age) noexcept nogil

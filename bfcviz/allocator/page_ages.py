@@ -18,9 +18,9 @@ fault or keeps a page longer, but never loses data, because only free memory is 
 """
 
 from bfcviz import native
-from bfcviz.allocator import structs
+from bfcviz.allocator import heap_memory
 from bfcviz.allocator.chunks import ChunkSpace
-from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.allocator.sub_allocators import SubAllocator
 
 
 class PageAges:
@@ -32,8 +32,8 @@ class PageAges:
     """
 
     def __init__(self, limit: int, wanted: bool) -> None:
-        self.ages = structs.new_u8(native.PAGE_BLOCKS) if wanted else structs.no_u8()
-        self.is_on = wanted and not structs.is_null(self.ages)
+        self.ages = heap_memory.new_u8(native.PAGE_BLOCKS) if wanted else heap_memory.no_u8()
+        self.is_on = wanted and not heap_memory.is_null(self.ages)
         self.period = 1
         self.keep = native.KEEP_PAGES
         self.most = max(min(limit // 4, native.KEEP_MOST), native.KEEP_PAGES)
@@ -44,7 +44,7 @@ class PageAges:
         self.stopped_at = 0
 
     def __dealloc__(self) -> None:
-        structs.release(self.ages)
+        heap_memory.release(self.ages)
 
     def note(self, address: int, size: int, in_use: int) -> None:
         """Set the age of the blocks of memory that is about to be freed; `in_use` bytes of the heap are in use."""
@@ -120,7 +120,7 @@ class PageAges:
             h = space.bins.at_least(size, address)  # the next chunk, even if others changed meanwhile
             if h == native.NONE:
                 break
-            c = structs.chunk_at(space.table.chunks, h)
+            c = heap_memory.chunk_at(space.table.chunks, h)
             if c.size != size or c.address != address:
                 size = c.size
                 address = c.address

@@ -74,7 +74,7 @@ class RequestsUntilFailure:
         from bfcviz.allocator.bfc import BFCAllocator  # noqa: PLC0415
         from bfcviz.allocator.interface import AllocatorOptions  # noqa: PLC0415
         from bfcviz.allocator.replay import ALLOCATE, FREE, Operations  # noqa: PLC0415
-        from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator  # noqa: PLC0415
+        from bfcviz.allocator.sub_allocators import SimulatedSubAllocator  # noqa: PLC0415
         from bfcviz.events.log import EventLog  # noqa: PLC0415
 
         names = [each.name for each in fields(AllocatorOptions) if each.name in self.options]

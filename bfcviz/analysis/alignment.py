@@ -17,8 +17,7 @@ from bfcviz.errors import TraceError
 from bfcviz.events.labels import ENDS, phase_ends
 from bfcviz.events.mark_values import has_float_value
 from bfcviz.events.origin import Status, holds_only_states
-from bfcviz.events.row_copy import joined
-from bfcviz.events.schema import Kind
+from bfcviz.events.schema import Kind, joined
 from bfcviz.events.trace import Trace
 from bfcviz.model.equal_steps import (
     equal_step_ends,

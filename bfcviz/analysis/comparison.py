@@ -24,8 +24,7 @@ from bfcviz.analysis.leaks import growth
 from bfcviz.analysis.short_names import shortened_name
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.events.origin import Pool, Status, regions_known, requested_bytes_known, stated_peak
-from bfcviz.events.row_copy import joined
-from bfcviz.events.schema import Kind
+from bfcviz.events.schema import Kind, joined
 from bfcviz.events.trace import Trace, event_times
 from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import equal_steps

@@ -27,8 +27,8 @@ from bfcviz.analysis.why import diagnose
 from bfcviz.events.labels import Labels
 from bfcviz.events.mark_values import mark_value, value_text
 from bfcviz.events.origin import holds_only_states, recorded_failures
-from bfcviz.events.row_copy import taken as picked
 from bfcviz.events.schema import NUM_BINS, Events, Flag, Kind, bin_numbers, bin_of
+from bfcviz.events.schema import taken as picked
 from bfcviz.events.trace import Trace
 from bfcviz.formats import tensorflow
 from bfcviz.model import array_access

@@ -27,8 +27,7 @@ from bfcviz.analysis.why import RUNS, judged_diagnosis
 from bfcviz.code_places import place_in_code
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import RecordedFailure
-from bfcviz.events.row_copy import taken
-from bfcviz.events.schema import Kind
+from bfcviz.events.schema import Kind, taken
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import SMALL, SMALL_SEGMENT
 from bfcviz.model.model import Model

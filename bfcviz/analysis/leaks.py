@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.code_places import place_in_code
 from bfcviz.errors import TraceError
-from bfcviz.events.row_copy import taken
+from bfcviz.events.schema import taken
 from bfcviz.events.trace import Trace, check_history, event_times
 from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import EqualSteps, equal_steps, repeated_steps

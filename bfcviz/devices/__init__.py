@@ -5,8 +5,18 @@ tensors that own device memory. May import formats, live, events and the allocat
 figures. CUDA is loaded at its first use.
 """
 
-from bfcviz.devices.device import CPUDevice, Device, GPUCompatibleCPUDevice, GPUDevice, Stream
-from bfcviz.devices.manager import FACTORIES, CreationContext, DeviceFactory, DeviceManager, FactoryRegistry
+from bfcviz.devices.device import (
+    FACTORIES,
+    CPUDevice,
+    CreationContext,
+    Device,
+    DeviceFactory,
+    DeviceManager,
+    FactoryRegistry,
+    GPUCompatibleCPUDevice,
+    GPUDevice,
+    Stream,
+)
 from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, physical_gpus, simulate_gpus
 from bfcviz.devices.session import Journey
 from bfcviz.devices.settings import (

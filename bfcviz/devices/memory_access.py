@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz import _forks
+from bfcviz.allocator.cuda import CudaSubAllocator, PinnedSubAllocator
+from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.allocator.interface import Allocator
-from bfcviz.allocator.sub_allocators.cuda import CudaSubAllocator, PinnedSubAllocator
-from bfcviz.allocator.sub_allocators.cuda_driver import Driver
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator, SimulatedSubAllocator
 from bfcviz.devices.physical import SimulatedGpuSubAllocator
 from bfcviz.errors import InvalidRequest
 from bfcviz.extras import needed

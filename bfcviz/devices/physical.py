@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final, Literal
 
-from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
-from bfcviz.allocator.sub_allocators.cuda_driver import Driver
-from bfcviz.allocator.sub_allocators.simulated import BASE
+from bfcviz.allocator import cuda_driver
+from bfcviz.allocator.cuda_driver import Driver
+from bfcviz.allocator.sub_allocators import BASE, PythonSubAllocator
 from bfcviz.errors import DeviceError, SettingError, UnknownDevice
 from bfcviz.units import format_bytes, parse_bytes
 

@@ -1,16 +1,26 @@
-"""A session's heaps, which record to rings in memory or to a folder, and the steps in which it made its devices."""
+"""What the devices of a session share: its heaps, which record to rings in memory or to a folder, and host memory.
+
+`Journey` has the steps in which the session made its devices.
+"""
 
 import html
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from threading import RLock
+from typing import Final, NamedTuple
 
+from bfcviz import _forks
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.interface import AllocatorOptions
-from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.errors import DevicesError
+from bfcviz.allocator.cuda import PinnedSubAllocator
+from bfcviz.allocator.interface import Allocator, AllocatorOptions
+from bfcviz.allocator.sub_allocators import HostSubAllocator, SubAllocator
+from bfcviz.devices.physical import PhysicalDevice
+from bfcviz.devices.settings import State, pool_limit
+from bfcviz.errors import AllocatorError, DevicesError, InvalidRequest
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool
@@ -167,3 +177,200 @@ def _session_step_text(step: Step) -> str:
 
 def _session_step_time(step: Step) -> str:
     return f"{step.time_ns / 1e6:9.3f} ms"
+
+
+# ------------------------------------------------------------------------------
+# Host memory, ordinary and pinned, shared by all devices of a session, and the registry of its allocators.
+
+
+NO_AFFINITY: Final = -1
+"""No particular NUMA node."""
+
+
+@dataclass(frozen=True)
+class AllocatorFactory:
+    """Creates the allocators and sub-allocators of host memory.
+
+    Attributes:
+        create_allocator: creates the allocator; called once.
+        create_sub_allocator: creates the sub-allocator of a NUMA node, or of `NO_AFFINITY`; called once for each.
+        numa_enabled: whether sub-allocators of different nodes differ.
+    """
+
+    create_allocator: Callable[[], Allocator]
+    create_sub_allocator: Callable[[int], SubAllocator]
+    numa_enabled: bool = False
+
+
+@dataclass
+class _HostAllocatorEntry:
+    """A factory of the registry of host memory, with the allocators it has created."""
+
+    name: str
+    priority: int
+    factory: AllocatorFactory
+    allocator: Allocator | None = None
+    sub_allocators: dict[int, SubAllocator] = field(default_factory=dict)
+
+
+class AllocatorRegistry:
+    """Factories of allocators for host memory, by name and priority; that of highest priority is used. Thread-safe.
+
+    TensorFlow's rules: factories register before the first allocator is created, each name and priority only once. For
+    sub-allocators, a factory that supports NUMA nodes precedes one that does not, regardless of priority.
+    """
+
+    def __init__(self) -> None:
+        self._entries: list[_HostAllocatorEntry] = []
+        self._used = False
+        self._lock = _forks.keep(RLock())  # a factory may call the registry
+
+    def register(self, name: str, priority: int, factory: AllocatorFactory) -> None:
+        """Add a factory.
+
+        Raises:
+            AllocatorError: another factory has this priority (TensorFlow would pick either), or an allocator was
+                created already.
+        """
+        with self._lock:
+            if self._used:
+                raise AllocatorError(
+                    f"{name!r} cannot be registered: allocators were created already. Register it before the first"
+                )
+            for entry in self._entries:
+                if entry.priority == priority:
+                    raise AllocatorError(
+                        f"{name!r} cannot be registered with priority {priority}: {entry.name!r} has it. Give another "
+                        "priority"
+                    )
+            self._entries.append(_HostAllocatorEntry(name, priority, factory))
+            self._entries.sort(key=lambda entry: -entry.priority)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all factories, highest priority first."""
+        return [entry.name for entry in self._entries]
+
+    def allocator(self) -> Allocator:
+        """The allocator of the factory of highest priority, the same each time.
+
+        Raises:
+            AllocatorError: no factory is registered.
+        """
+        with self._lock:
+            entry = self._best(self._entries)
+            if entry.allocator is None:
+                entry.allocator = entry.factory.create_allocator()
+            return entry.allocator
+
+    def sub_allocator(self, numa_node: int = NO_AFFINITY) -> SubAllocator:
+        """The sub-allocator of a NUMA node, the same each time; one for all nodes if no factory supports nodes.
+
+        Raises:
+            AllocatorError: no factory is registered.
+            InvalidRequest: the node is negative and not `NO_AFFINITY`.
+        """
+        if numa_node < NO_AFFINITY:
+            raise InvalidRequest(f"the NUMA node is {numa_node}; give 0 or more, or -1 for none")
+        with self._lock:
+            entry = self._best(
+                [entry for entry in self._entries if entry.factory.numa_enabled] or self._entries
+            )
+            node = numa_node if entry.factory.numa_enabled else NO_AFFINITY
+            if node not in entry.sub_allocators:
+                entry.sub_allocators[node] = entry.factory.create_sub_allocator(node)
+            return entry.sub_allocators[node]
+
+    def _best(self, entries: list[_HostAllocatorEntry]) -> _HostAllocatorEntry:
+        if not entries:
+            raise AllocatorError(
+                "there is no allocator, because no factory is registered: register one first"
+            )
+        self._used = True
+        return entries[0]
+
+
+class HostMemory:
+    """Two heaps for all devices of a session, each created at its first use: of ordinary and of pinned memory.
+
+    Args:
+        heaps: creates them.
+        limit: limit of the ordinary heap in bytes.
+        state: settings; they give limit and growth of the pinned heap.
+        gpu: a real GPU whose driver pins the memory; None = no GPU, nothing is pinned.
+        registry: creates and owns the allocator of ordinary memory; None = a heap is created here.
+    """
+
+    def __init__(
+        self,
+        heaps: SessionHeaps,
+        limit: int,
+        state: State,
+        gpu: PhysicalDevice | None = None,
+        registry: AllocatorRegistry | None = None,
+    ) -> None:
+        self._heaps = heaps
+        self._limit = limit
+        self._state = state
+        self._gpu = gpu
+        self._registry = registry
+        self._made: list[SessionHeap] = []
+        self._lock = RLock()  # cached_property has no lock: two threads would create two heaps
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the transfer pool is pinned."""
+        return self._gpu is not None
+
+    @property
+    def allocator(self) -> Allocator:
+        """The allocator of ordinary memory."""
+        return self.ordinary.heap if self._registry is None else self._registry.allocator()
+
+    def trace(self) -> Trace:
+        """The events of the ordinary-memory heap so far.
+
+        Raises:
+            DevicesError: a registry created the allocator; it may not be a heap, and other sessions may share it.
+        """
+        if self._registry is not None:
+            raise DevicesError(
+                "the CPU's memory comes from an AllocatorRegistry: read the log of the allocator it created, or start "
+                "the session without a registry"
+            )
+        return self.ordinary.trace()
+
+    @property
+    def ordinary(self) -> SessionHeap:
+        """The heap of ordinary memory."""
+        with self._lock:
+            return self._ordinary
+
+    @property
+    def transfer_pool(self) -> SessionHeap:
+        """The heap for transfers: pinned with a real GPU; without one its name says "not pinned"."""
+        with self._lock:
+            return self._transfer_pool
+
+    @cached_property
+    def _ordinary(self) -> SessionHeap:
+        return self._make("cpu_bfc", HostSubAllocator(), self._limit, AllocatorOptions(allow_growth=True))
+
+    @cached_property
+    def _transfer_pool(self) -> SessionHeap:
+        limit = pool_limit(self._state)
+        options = AllocatorOptions(allow_growth=not self._state.options.gpu_host_mem_disallow_growth)
+        if self._gpu is None:
+            return self._make("gpu_host_bfc (not pinned)", HostSubAllocator(), limit, options)
+        source = PinnedSubAllocator(self._gpu.ordinal, driver=self._gpu.driver)
+        return self._make("gpu_host_bfc", source, limit, options)
+
+    def close(self) -> None:
+        """Close both heaps."""
+        while self._made:
+            self._made.pop().close()
+
+    def _make(self, name: str, source: SubAllocator, limit: int, options: AllocatorOptions) -> SessionHeap:
+        made = self._heaps.create(name, source, limit, options, {"pinned": name == "gpu_host_bfc"})
+        self._made.append(made)
+        return made

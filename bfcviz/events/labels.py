@@ -16,9 +16,8 @@ from typing import Any, Final, NamedTuple
 
 from bfcviz import _forks
 from bfcviz.errors import TraceError
-from bfcviz.events.highest_number import highest
-from bfcviz.events.row_copy import copied
-from bfcviz.events.schema import Events
+from bfcviz.events.log import highest
+from bfcviz.events.schema import Events, copied
 from bfcviz.events.storage.files import MAX_JSON_VALUES, parse_file_json
 
 MAX_LABELS = 1 << 32

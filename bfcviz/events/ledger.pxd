@@ -3,9 +3,26 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from bfcviz cimport native
 from bfcviz.events cimport event_record
-from bfcviz.events.sorted_addresses cimport SortedAddresses
 from bfcviz.events.log cimport EventLog
 
+
+@cython.final
+cdef class SortedAddresses:
+    cdef Py_ssize_t _longest
+    cdef list _lists
+    cdef list _lowest
+
+    @cython.locals(at=Py_ssize_t, half=Py_ssize_t, addresses=list)
+    cpdef object add(self, int64_t address)
+    @cython.locals(at=Py_ssize_t, addresses=list)
+    cpdef object remove(self, int64_t address)
+    @cython.locals(at=Py_ssize_t, place=Py_ssize_t, addresses=list)
+    cpdef int64_t at_or_before(self, int64_t address) except? -2
+    cdef Py_ssize_t _list_of(self, int64_t address) except -1
+
+
+@cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, here=int64_t)
+cdef Py_ssize_t _up_to(list addresses, int64_t address) except -1
 
 @cython.final
 @cython.no_gc  # `rest` holds numbers

@@ -24,13 +24,152 @@ A report takes O(log n) comparisons for n chunks; `oom` and `largest_free_chunk`
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple
 
 from bfcviz import native
 from bfcviz.events import event_record
-from bfcviz.events.inconsistencies import Inconsistencies
 from bfcviz.events.log import EventLog
-from bfcviz.events.sorted_addresses import SortedAddresses
+
+# ------------------------------------------------------------------------------
+# Inconsistencies: counts of impossible reports about another allocator, of inferred events.
+
+
+@dataclass
+class Inconsistencies:
+    """Counts of reports that the events do not show as reported.
+
+    Attributes:
+        unknown_frees: frees of addresses where no known allocation begins; ignored.
+        overlaps: allocations over memory in use; ignored.
+        overlapping_grants: grants over memory in use; ignored.
+        unknown_releases: releases of an address where no grant begins, or of a grant in use; ignored.
+        too_many_regions: reports that need more regions than a trace can number; ignored.
+        too_high: allocations and grants that do not end below 2^63; ignored.
+        unseen_releases: releases that were not reported, but inferred from a grant over a wholly free older one.
+        unseen_frees: frees that were not reported, but inferred: the memory went back to the sub-allocator.
+        in_pieces: allocations written as several chunks, because they span several regions.
+    """
+
+    unknown_frees: int = 0
+    overlaps: int = 0
+    overlapping_grants: int = 0
+    unknown_releases: int = 0
+    too_many_regions: int = 0
+    too_high: int = 0
+    unseen_releases: int = 0
+    unseen_frees: int = 0
+    in_pieces: int = 0
+
+    @property
+    def left_out(self) -> int:
+        """Number of ignored reports."""
+        return (
+            self.unknown_frees
+            + self.overlaps
+            + self.overlapping_grants
+            + self.unknown_releases
+            + self.too_many_regions
+            + self.too_high
+        )
+
+    def words(self) -> str:
+        """All counts above 0 as text; empty if all are 0."""
+        counts = [(getattr(self, each.name), _WORDS[each.name]) for each in fields(self)]
+        return "; ".join(f"{count:,} {words}" for count, words in counts if count)
+
+
+_WORDS = {
+    "unknown_frees": "frees of memory whose allocation was not seen (left out)",
+    "overlaps": "allocations over memory whose free was not seen (left out)",
+    "overlapping_grants": "grants over memory in use (left out)",
+    "unknown_releases": "releases of memory that was not granted or is in use (left out)",
+    "too_many_regions": "requests that need more regions than a trace can number (left out)",
+    "too_high": "allocations and grants at impossible addresses (left out)",
+    "unseen_releases": "releases concluded from later grants of the same memory",
+    "unseen_frees": "frees concluded from the release of the memory",
+    "in_pieces": "allocations drawn as several chunks, because they lie across regions",
+}
+
+
+# ------------------------------------------------------------------------------
+# SortedAddresses: a sorted set of addresses, with search for the nearest address below or above.
+
+
+class SortedAddresses:
+    """Distinct addresses, 0 or more, in short sorted lists: an insert into one long list would move its whole tail.
+
+    Args:
+        longest: maximum length of a list.
+    """
+
+    def __init__(self, longest: int = 1024) -> None:
+        self._longest = longest
+        self._lists: list[list[int]] = [[]]
+        self._lowest = [0]  # lower bound of each list; all addresses of the list before are below it
+
+    def add(self, address: int) -> None:
+        """Add an address that is not in the set."""
+        at = self._list_of(address)
+        addresses = self._lists[at]
+        addresses.insert(_up_to(addresses, address), address)
+        if len(addresses) > self._longest:
+            half = len(addresses) // 2
+            self._lists.insert(at + 1, addresses[half:])
+            self._lowest.insert(at + 1, addresses[half])
+            del addresses[half:]
+
+    def remove(self, address: int) -> None:
+        """Remove an address that is in the set."""
+        at = self._list_of(address)
+        addresses = self._lists[at]
+        del addresses[_up_to(addresses, address) - 1]
+        if not addresses and at:
+            del self._lists[at], self._lowest[at]
+
+    def at_or_before(self, address: int) -> int:
+        """The highest address in the set that is not above `address`; -1 if there is none."""
+        if address < 0:
+            return -1
+        at = self._list_of(address)
+        while at >= 0:
+            addresses = self._lists[at]
+            place = _up_to(addresses, address)
+            if place:
+                return addresses[place - 1]
+            at -= 1
+        return -1
+
+    def at_or_after(self, address: int) -> Iterator[int]:
+        """The addresses from `address` (0 or more) up, ascending; the set must not change during iteration."""
+        first = self._list_of(address)
+        place = _up_to(self._lists[first], address - 1)
+        for at in range(first, len(self._lists)):
+            addresses = self._lists[at]
+            for index in range(place, len(addresses)):
+                yield addresses[index]
+            place = 0
+
+    def _list_of(self, address: int) -> int:
+        return _up_to(self._lowest, address) - 1 if len(self._lowest) > 1 else 0
+
+
+def _up_to(addresses: list[int], address: int) -> int:
+    """How many are not above `address`: `bisect_right`, whose call alone takes longer than this search, compiled."""
+    low, high = 0, len(addresses)
+    while low < high:
+        middle = (low + high) >> 1
+        here = addresses[middle]
+        if here <= address:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+# ------------------------------------------------------------------------------
+# Ledger: chunks, regions and numbers of the observed heap.
+
 
 if TYPE_CHECKING:
     from bfcviz.events import c_reports  # type: ignore[attr-defined]  # C: c_reports.pxd

@@ -1,4 +1,5 @@
 cimport cython
+from libc.stdint cimport int64_t, uint32_t
 
 from bfcviz cimport native
 from bfcviz.events cimport event_record, log_memory
@@ -83,3 +84,6 @@ cdef class EventLog:
 
     @cython.locals(seq=u64, r="event_record.Event *")
     cpdef u64 put(self, u8 kind, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u32 other, u32 label, u16 thread, u16 stream, int bin, u8 flags, u8 pool=*, int by=*) except? 0xFFFFFFFFFFFFFFFF
+
+@cython.locals(found=int64_t, i=Py_ssize_t)
+cpdef int64_t highest(const uint32_t[:] numbers)

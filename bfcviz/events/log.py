@@ -17,20 +17,23 @@ Another process may truncate the file, and a write behind its end would end this
 A log has one writer at a time: a heap, under `lock`, which is also the lock of the heap. So a log can be closed while
 its heap works. Several heaps of one recording share a log, and so a lock; each has a number, its pool.
 """
+
 # ruff: noqa: D102  schema describes the fields
 
 import os
+import threading
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bfcviz import native
-from bfcviz.errors import BfcvizError
+from bfcviz.errors import BfcvizError, Lapped
 from bfcviz.events import event_record, log_memory
 from bfcviz.events.event_file import EventFile
-from bfcviz.events.row_copy import move
-from bfcviz.events.schema import EVENT, MAX_POOLS, Events
+from bfcviz.events.schema import EVENT, MAX_POOLS, Events, move
 
 EVENTS_FILE = "events.bin"
 
@@ -444,3 +447,105 @@ class EventLog:
             return
         self.unmap()
         self.leave_file()
+
+
+# ------------------------------------------------------------------------------
+# Reader: reads an EventLog. A log can have any number of readers, each with its own position.
+
+
+class Reader:
+    """Reads a log's events in order, each once.
+
+    Args:
+        log: the log to follow.
+        start: number of the first event to read; by default the oldest there is.
+
+    Attributes:
+        position: number of the next event it will read.
+    """
+
+    def __init__(self, log: EventLog, start: int | None = None) -> None:
+        self._log = log
+        self.position = log.oldest if start is None else start
+
+    def read(self, max_events: int = 65_536) -> Events:
+        """The next events, at most `max_events`, as a copy; empty if there are no new ones.
+
+        Raises:
+            Lapped: the writer overtook this reader; `resync()` continues after the gap.
+        """
+        events = np.empty(max(min(self._log.head - self.position, max_events), 0), EVENT)
+        return events[: self.read_into(events)]
+
+    def read_into(self, events: Events) -> int:
+        """Copy the next events over the rows of `events`; returns how many. Raises as `read`.
+
+        The content of the other rows is undefined; if it raises, that of all rows.
+        """
+        count = max(min(self._log.head - self.position, len(events)), 0)
+        self._raise_if_lapped()
+        copied = self._log.copy_into(events[:count], self.position)
+        self._raise_if_lapped()  # the writer may have overwritten the rows during the copy
+        self.position += copied
+        return copied
+
+    def resync(self) -> int:
+        """Continue at the oldest event that is kept; returns how many were missed."""
+        missed = max(self._log.oldest - self.position, 0)
+        self.position += missed
+        return missed
+
+    def _raise_if_lapped(self) -> None:
+        oldest = self._log.oldest
+        if oldest > self.position:
+            raise Lapped(oldest - self.position, oldest)
+
+
+# ------------------------------------------------------------------------------
+# The names of this process's threads, by the numbers that events carry; these are those of all its logs.
+#
+# Events cannot hold a name, and most of them are written without the GIL. So the thread that begins to watch a
+# framework is named here, and each thread that `threading` starts while one is watched, before its own code runs.
+
+
+_thread_names: dict[str, str] = {}
+
+
+@cache
+def _thread_numbers() -> EventLog:
+    """A log without events: only a log knows the number that the events of a thread have."""
+    return EventLog(64)
+
+
+def number_of_thread() -> int:
+    """The number that the events of this thread have."""
+    return _thread_numbers().begin_operation(-1)
+
+
+def name_thread() -> tuple[str, str] | None:
+    """Keep the name of this thread; returns its number and name, None where the number has a name."""
+    number, name = str(number_of_thread()), threading.current_thread().name
+    if number in _thread_names:
+        return None
+    _thread_names[number] = name
+    return number, name
+
+
+def names_of_threads() -> dict[str, str]:
+    """The names so far, by number: a copy."""
+    return dict(_thread_names)
+
+
+# ------------------------------------------------------------------------------
+# The highest of many numbers, found without releasing the interpreter's lock.
+#
+# NumPy releases the lock for more than 500 numbers. A renderer beside a busy thread then waits 5 ms to get it back,
+# but the search takes only some microseconds.
+
+
+def highest(numbers: NDArray[np.uint32]) -> int:
+    """The highest of `numbers`, shape (n,); -1 if there are none."""
+    found = -1
+    for i in range(len(numbers)):
+        found = max(found, numbers[i])
+    return found

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import BEGINS, ENDS, NO_DETAILS, Labels
-from bfcviz.events.row_copy import taken
-from bfcviz.events.schema import Events, Kind
+from bfcviz.events.schema import Events, Kind, taken
 
 STEP_WORDS: Final = ("step", "iteration", "batch", "epoch")
 """A mark with one of these words in its name counts: it separates steps. The first words go first."""

@@ -20,12 +20,9 @@ import numpy as np
 from bfcviz.errors import Lapped, TraceError
 from bfcviz.events.event_source import BLOCK, Source
 from bfcviz.events.labels import Labels, forget_unknown_labels, has_unknown_label
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader, names_of_threads
 from bfcviz.events.origin import THREADS, Origin, Status
-from bfcviz.events.row_copy import joined, move
-from bfcviz.events.schema import EVENT, Events
-from bfcviz.events.thread_names import names_of_threads
+from bfcviz.events.schema import EVENT, Events, joined, move
 from bfcviz.events.trace import Keyframes, Trace
 
 KEEP: Final = 1 << 20

@@ -17,8 +17,7 @@ from bfcviz.errors import FileError, TraceError
 from bfcviz.events.labels import phase_ends
 from bfcviz.events.mark_values import mark_value
 from bfcviz.events.origin import Origin, Status
-from bfcviz.events.row_copy import joined
-from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.events.schema import EVENT, Events, Kind, joined
 from bfcviz.events.storage.blocks import write_blocks
 from bfcviz.events.storage.files import replacing
 from bfcviz.events.trace import Trace

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.labels import BEGINS, ENDS, Labels
 from bfcviz.events.origin import recorded_failures
-from bfcviz.events.row_copy import taken
-from bfcviz.events.schema import Events, Flag, Kind
+from bfcviz.events.schema import Events, Flag, Kind, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model.model import Model
 

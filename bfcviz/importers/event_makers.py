@@ -13,12 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
-from bfcviz.events.inconsistencies import Inconsistencies
-from bfcviz.events.ledger import Ledger
+from bfcviz.events.ledger import Inconsistencies, Ledger
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import MAX_POOLS
-from bfcviz.events.row_copy import joined, taken
-from bfcviz.events.schema import EVENT, Events, Kind, bin_numbers
+from bfcviz.events.schema import EVENT, Events, Kind, bin_numbers, joined, taken
 from bfcviz.native import MAX_REGIONS
 
 # ------------------------------------------------------------------------------

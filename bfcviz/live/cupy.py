@@ -25,12 +25,12 @@ from typing import Any, Final
 from weakref import WeakSet, ref
 
 from bfcviz import _forks
+from bfcviz.allocator import cuda_driver
 from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.cuda import Budget, CudaSubAllocator, Memory, cuda_sub_allocator
+from bfcviz.allocator.cuda_driver import LEGACY, PER_THREAD
 from bfcviz.allocator.interface import AllocatorOptions
-from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda import Budget, CudaSubAllocator, Memory, cuda_sub_allocator
-from bfcviz.allocator.sub_allocators.cuda_driver import LEGACY, PER_THREAD
+from bfcviz.allocator.sub_allocators import SubAllocator
 from bfcviz.errors import BfcvizError, DeviceError, LiveError, MissingExtra, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
@@ -682,7 +682,7 @@ def serve_cupy(
         log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
             memory. A recording includes its labels.
         labels: interns the names of `labels.label`.
-        memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
+        memory: `device`, `managed`, `async` or `virtual`; see `allocator.cuda`.
         capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
         options: of the heaps.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeVar
 
-from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator import cuda_driver
 from bfcviz.analysis.account import Account, AccountFigures, AccountPoolFigures, DeviceAccount, account_of
 from bfcviz.errors import DeviceError, MissingExtra
 from bfcviz.live.heap_provider import active_providers

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from bfcviz.allocator.sub_allocators import pages
-from bfcviz.allocator.sub_allocators.cuda import Memory
+from bfcviz.allocator import heap_memory
+from bfcviz.allocator.cuda import Memory
 from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.formats.tensorflow import min_system_memory
 from bfcviz.units import MiB, format_bytes, parse_bytes
@@ -31,7 +31,7 @@ def reserve() -> int:
 def available_memory() -> int:
     """Bytes that can be allocated now without swapping: MemAvailable, within the limit of the control group."""
     left = [max(limit - used, 0) for limit, used in _group_limits()]
-    return min([pages.available_memory(), total_memory(), *left])
+    return min([heap_memory.available_memory(), total_memory(), *left])
 
 
 def default_limit() -> int:

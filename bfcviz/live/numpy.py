@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from bfcviz.allocator.interface import AllocatorOptions
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.errors import InvalidRequest, OutOfMemory, OutOfMemoryTotals
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog

@@ -14,11 +14,10 @@ import numpy as np
 
 from bfcviz import _forks, _interrupts, native
 from bfcviz.allocator.interface import Stats
-from bfcviz.allocator.memory_map import MEMORY_MAP, REGION, Moment
+from bfcviz.allocator.queries import MEMORY_MAP, REGION, Moment
 from bfcviz.errors import FileError, InvalidRequest
-from bfcviz.events.inconsistencies import Inconsistencies
 from bfcviz.events.labels import Labels
-from bfcviz.events.ledger import Ledger
+from bfcviz.events.ledger import Inconsistencies, Ledger
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import KnownGaps, Pool, RecordedFailure
 from bfcviz.events.schema import Kind, bin_of

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from bfcviz import frameworks
-from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator import cuda_driver
 from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.labels import without_surrogates
 from bfcviz.events.origin import KEEP_BYTES, PROCESS_PEAK

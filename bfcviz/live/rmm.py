@@ -17,11 +17,11 @@ from typing import Any, Final, Literal
 from weakref import ref
 
 from bfcviz import _forks, native
+from bfcviz.allocator import cuda_driver
+from bfcviz.allocator.cuda import Budget, Memory, cuda_sub_allocator
+from bfcviz.allocator.cuda_driver import LEGACY, PER_THREAD
 from bfcviz.allocator.interface import AllocatorOptions
-from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda import Budget, Memory, cuda_sub_allocator
-from bfcviz.allocator.sub_allocators.cuda_driver import LEGACY, PER_THREAD
+from bfcviz.allocator.sub_allocators import SubAllocator
 from bfcviz.errors import BfcvizError, DeviceError, InvalidFree, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
@@ -422,7 +422,7 @@ def serve_rmm(
         log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
             memory. A recording includes its labels.
         labels: interns the names of `labels.label`.
-        memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
+        memory: `device`, `managed`, `async` or `virtual`; see `allocator.cuda`.
         capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
         options: the options of the heaps.
 

@@ -7,11 +7,11 @@ from threading import RLock
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from bfcviz import _compiled, _forks
+from bfcviz.allocator import cuda_driver
 from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.cuda import Budget, CudaSubAllocator
 from bfcviz.allocator.interface import AllocatorOptions
-from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda import Budget, CudaSubAllocator
+from bfcviz.allocator.sub_allocators import SubAllocator
 from bfcviz.errors import AllocatorError, LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog

@@ -30,7 +30,7 @@ HEAD_WORDS, SERIES_WORDS, TOTALS = 3, 7, 6
 # The layers of `figures.map_cells`; from FIRST_CLASS on, one for each class.
 HELD, WASTED, FIRST_CLASS = 0, 1, 2
 
-# How an event can contradict the state; `contradictions.py` has a sentence for each.
+# How an event can contradict the state; `pool_state.py` has a sentence for each.
 FINE, WRONG_STEP, WRONG_POOL, UNKNOWN_KIND, ABSENT, NOT_FREE, NOT_IN_USE = range(7)
 OTHER_REGION, OTHER_PLACE, OTHER_OWNER, SHORT, EMPTY, TOO_LARGE, HANDLE_TAKEN = range(7, 14)
 HANDLE_TOO_HIGH, NOT_NEIGHBOURS, SLOT_TAKEN, SLOT_EMPTY, OVERLAP, NOT_AT_END = range(14, 20)

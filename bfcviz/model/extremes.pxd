@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from bfcviz.model cimport array_access
 
+
 @cython.final
 cdef class Extremes:
     cdef bint _empty
@@ -27,3 +28,6 @@ cdef class Extremes:
     high=Py_ssize_t, less=bint, more=bint,
 )
 cpdef Py_ssize_t fold(const uint64_t[:, ::1] rows, const double[:, ::1] ratios, const int64_t[::1] groups, uint64_t[:, ::1] out, double[:, ::1] out_ratios)
+
+@cython.locals(count=Py_ssize_t, places=uint64_t, i=Py_ssize_t, e="array_access.Event *", records="array_access.Event *", bytes_held="double *", byte_steps="double *", noted="uint64_t *", change=double)
+cpdef Py_ssize_t add_byte_steps(block, int pool, uint64_t stop, totals, seen) except -1

@@ -17,8 +17,7 @@ from bfcviz.errors import TraceError
 from bfcviz.events.labels import phase_ends
 from bfcviz.events.mark_values import ALERT
 from bfcviz.events.origin import chunks_known, requested_bytes_known
-from bfcviz.events.row_copy import taken
-from bfcviz.events.schema import Events, Kind
+from bfcviz.events.schema import Events, Kind, taken
 from bfcviz.events.trace import Trace
 from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import plain_step_name, step_marks_name

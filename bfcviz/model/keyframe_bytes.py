@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
-from bfcviz.events.row_copy import taken
+from bfcviz.events.schema import taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
 from bfcviz.model.pool_state import PoolState

@@ -16,8 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.row_copy import joined, taken
-from bfcviz.events.schema import Events, Kind
+from bfcviz.events.schema import Events, Kind, joined, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model.address_layout import LONG_AGO, NEVER
 from bfcviz.model.model import Model, model_chunks_in_use

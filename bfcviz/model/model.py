@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
 from bfcviz.events.event_source import BLOCK
-from bfcviz.events.row_copy import taken
-from bfcviz.events.schema import NUM_BINS, Events, Kind, bin_numbers
+from bfcviz.events.schema import NUM_BINS, Events, Kind, bin_numbers, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
 from bfcviz.model.keyframe_bytes import decode

@@ -16,8 +16,7 @@ from bfcviz.events.origin import (
     holds_only_states,
     recorded_failures,
 )
-from bfcviz.events.row_copy import joined, taken
-from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.events.schema import EVENT, Events, Kind, joined, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 from bfcviz.model.timelines import timeline

@@ -2,10 +2,9 @@ cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
 from bfcviz.model cimport array_access
-from bfcviz.model.rows cimport ChunkRows
 from bfcviz.model.extremes cimport Extremes
-from bfcviz.model.rows cimport RegionRows
-from bfcviz.model.rows cimport LargestFreeTree
+from bfcviz.model.rows cimport ChunkRows, LargestFreeTree, RegionRows
+
 
 @cython.final
 cdef class PoolState:

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
-from bfcviz.events.row_copy import copied, whole
-from bfcviz.events.schema import EVENT, Events
+from bfcviz.events.schema import EVENT, Events, copied, whole
 
 CHUNK_ROW = np.dtype(
     [

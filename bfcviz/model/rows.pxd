@@ -1,6 +1,8 @@
 cimport cython
 from libc.stdint cimport uint64_t
+
 from bfcviz.model cimport array_access
+
 
 @cython.final
 cdef class LargestFreeTree:

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from bfcviz.errors import TraceError
 from bfcviz.events.labels import Labels
 from bfcviz.events.mark_values import valued_marks
-from bfcviz.events.row_copy import joined, taken
-from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.events.schema import EVENT, Events, Kind, joined, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access, extremes
 from bfcviz.model.model import Model

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import BfcvizError, Lapped
 from bfcviz.events.labels import Labels
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.sliding_window import KEEP, Beginning, WindowSource

@@ -29,12 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import BfcvizError, TraceError
-from bfcviz.events.inconsistencies import wrong_fields
-from bfcviz.events.row_copy import joined, taken
-from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.events.event_source import wrong_fields
+from bfcviz.events.schema import EVENT, Events, Kind, joined, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
-from bfcviz.model.byte_steps import add_byte_steps, nothing_seen
+from bfcviz.model.extremes import add_byte_steps, nothing_seen
 from bfcviz.model.keyframe_bytes import encode, shuffled, unshuffled
 from bfcviz.model.pool_state import PoolState
 from bfcviz.model.snapshots import EMPTY

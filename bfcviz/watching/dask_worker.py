@@ -20,8 +20,7 @@ with needed("watch_workers", "Dask", "dask"):
 
 from bfcviz import frameworks
 from bfcviz.events.storage.folder import claim_subfolder
-from bfcviz.events.storage.recording import Recording
-from bfcviz.events.storage.recording_copy import CopyPosition, Increment, read_increment
+from bfcviz.events.storage.recording import CopyPosition, Increment, Recording, read_increment
 from bfcviz.frameworks import Asked, title_of
 from bfcviz.live import heap_provider
 from bfcviz.live.heap_provider import HeapProvider

@@ -24,7 +24,7 @@ from bfcviz.errors import FileError, LiveError
 from bfcviz.events.storage.drain import FolderDrain
 from bfcviz.events.storage.files import PRIVATE_FOLDER
 from bfcviz.events.storage.folder import claim_subfolder
-from bfcviz.events.storage.recording_copy import CopyPosition, RecordingCopy
+from bfcviz.events.storage.recording import CopyPosition, RecordingCopy
 from bfcviz.events.trace import Trace
 from bfcviz.frameworks import Asked, request_of
 from bfcviz.model.trace_index import IndexBuilder

@@ -12,11 +12,9 @@ from bfcviz.allocator import replay
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.replay import Operations
-from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
-from bfcviz.allocator.sub_allocators.simulated import BASE, SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import BASE, PythonSubAllocator, SimulatedSubAllocator
 from bfcviz.errors import InvalidRequest
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import FIRST_REGION, VERSIONS

@@ -6,8 +6,7 @@ from random import Random
 
 import bfcviz
 from bfcviz.analysis.alignment import AlignedBy
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
 

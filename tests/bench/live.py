@@ -32,7 +32,7 @@ class Heap:
 
     def __init__(self, chunks: int) -> None:
         from bfcviz.allocator.bfc import BFCAllocator
-        from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+        from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 
         self.random = random.Random(1)
         self.bfc = BFCAllocator(SimulatedSubAllocator(), 1 << 34)

@@ -23,7 +23,7 @@ import numpy as np
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.replay import Operations, Replay
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.events.origin import Pool
 from bfcviz.events.storage.drain import FolderDrain
 from bfcviz.events.storage.files import OpenFile

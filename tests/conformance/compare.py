@@ -17,7 +17,7 @@ import numpy as np
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.replay import Operations, Replay
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.native import NONE
 
 UNSET = -(2**63)

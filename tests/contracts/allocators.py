@@ -6,8 +6,7 @@ import random
 
 from heaps import GIB, KIB, MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator, SimulatedSubAllocator
 from bfcviz.devices.wrappers import (
     AlertAllocator,
     AllocatorWrapper,

@@ -11,7 +11,7 @@ from fake_torch import FakeTorch, HostMemory
 from unit.live.cupy_stand_in import StandIn, cupy
 from unit.live.jax_stand_in import Array, Device, put_jax, stack
 
-from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator import cuda_driver
 from bfcviz.live import cupy as cupy_api
 from bfcviz.live import rmm as rmm_serve
 from bfcviz.live.cupy import observe_cupy, serve_cupy

@@ -7,10 +7,9 @@ import pytest
 from fake_cuda import FakeCuda
 from heaps import KIB, MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.cuda import KINDS, Budget, cuda_sub_allocator
-from bfcviz.allocator.sub_allocators.cuda_driver import Driver
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.cuda import KINDS, Budget, cuda_sub_allocator
+from bfcviz.allocator.cuda_driver import Driver
+from bfcviz.allocator.sub_allocators import HostSubAllocator, SimulatedSubAllocator
 from bfcviz.errors import OutOfMemory
 
 PAGE = 4096

@@ -63,7 +63,7 @@ def compiled_modules():
 
 
 def driver():
-    from bfcviz.allocator.sub_allocators.cuda import KINDS, cuda_sub_allocator  # noqa: PLC0415
+    from bfcviz.allocator.cuda import KINDS, cuda_sub_allocator  # noqa: PLC0415
     from bfcviz.devices import cuda_gpus  # noqa: PLC0415
 
     for gpu in cuda_gpus():

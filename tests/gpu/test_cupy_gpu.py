@@ -8,7 +8,7 @@ from gpu.cuda_machine import cupy, needs_gpu, spinner, trained
 from heaps import GIB, MIB, assert_model_agrees
 from threads import in_threads
 
-from bfcviz.allocator.sub_allocators.cuda import KINDS
+from bfcviz.allocator.cuda import KINDS
 from bfcviz.errors import DeviceError, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
 from bfcviz.live.cupy import observe_cupy, serve_cupy

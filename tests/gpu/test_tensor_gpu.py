@@ -5,8 +5,8 @@ import pytest
 from gpu.cuda_machine import cupy, needs_gpu
 from heaps import MIB, assert_model_agrees, new_heap
 
-from bfcviz.allocator.sub_allocators.cuda import KINDS, cuda_sub_allocator
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.cuda import KINDS, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices.tensors import Tensor
 from bfcviz.devices.training import MLP, Attention, ConvNet, Deferred, Training, cuda_fence
 

@@ -4,7 +4,7 @@ import pytest
 from gpu.cuda_machine import cupy, needs_gpu
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.cuda import KINDS, cuda_sub_allocator
+from bfcviz.allocator.cuda import KINDS, cuda_sub_allocator
 from bfcviz.devices.wrappers import FRESH, GuardAllocator, NaNFillAllocator
 from bfcviz.errors import GuardOverrun
 

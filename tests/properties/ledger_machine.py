@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bfcviz.events.ledger import Ledger
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.schema import Kind
 from bfcviz.model.model import model_chunks, model_regions
 from bfcviz.model.pool_state import PoolState

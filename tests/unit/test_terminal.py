@@ -10,7 +10,7 @@ from heaps import MIB, new_heap
 import bfcviz
 from bfcviz.cli import main
 from bfcviz.events.labels import Labels
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
 from bfcviz.terminal import aligned, json_text, named_rows, printable, say

@@ -16,7 +16,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.storage.files import open_regular
-from bfcviz.events.storage.packed_labels import pack_labels, unpack_labels
+from bfcviz.events.storage.label_file import pack_labels, unpack_labels
 from bfcviz.extras import needed
 
 with needed("a Parquet file, or a table,", "pyarrow", "tables"):

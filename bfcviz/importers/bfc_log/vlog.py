@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
+from bfcviz.events.ledger import SortedAddresses
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.schema import EVENT, Events, Kind
-from bfcviz.events.sorted_addresses import SortedAddresses
 from bfcviz.events.trace import Trace
 from bfcviz.formats import tensorflow
 from bfcviz.importers.bfc_log.log_lines import (

@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.replay import ALLOCATE, FREE, Operations
-from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
+from bfcviz.allocator.sub_allocators import PythonSubAllocator
 from bfcviz.events.labels import Labels
 from bfcviz.events.ledger import Ledger
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Pool
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.importers.event_makers import interleave, without

@@ -22,9 +22,9 @@ from bfcviz.code_places import (
 )
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.labels import MAX_LABEL_BYTES, Labels
+from bfcviz.events.ledger import SortedAddresses
 from bfcviz.events.origin import HISTORY_BEGINS, MAX_POOLS, STATE_ONLY, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.schema import Events, Kind
-from bfcviz.events.sorted_addresses import SortedAddresses
 from bfcviz.events.storage.files import parse_file_json
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import Rules, TorchStreamNumbers, metadata_text

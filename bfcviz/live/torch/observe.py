@@ -17,10 +17,9 @@ from bfcviz.allocator.bfc import whole
 from bfcviz.code_places import CodePlace, stack_words
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory, OutOfMemoryTotals
 from bfcviz.events.labels import Labels
-from bfcviz.events.log import EventLog
+from bfcviz.events.log import EventLog, number_of_thread
 from bfcviz.events.origin import TORCH_OBSERVED
 from bfcviz.events.storage.recording import Recording
-from bfcviz.events.thread_names import number_of_thread
 from bfcviz.formats.torch import UNIT, Rules, TorchStreamNumbers, line_number, metadata_text
 from bfcviz.formats.torch_segments import Segments, bytes_in_use, rewound_segments
 from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps

@@ -24,10 +24,10 @@ from typing import Any, ClassVar, Final, Literal, cast
 from weakref import ref
 
 from bfcviz import _forks
+from bfcviz.allocator import cuda_driver
+from bfcviz.allocator.cuda import Budget, Memory, cuda_sub_allocator
 from bfcviz.allocator.interface import AllocatorOptions
-from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda import Budget, Memory, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators import SubAllocator
 from bfcviz.errors import BfcvizError, InvalidRequest, LiveError, OutOfMemory, OutOfMemoryTotals
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog

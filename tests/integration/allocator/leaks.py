@@ -12,10 +12,9 @@ from pathlib import Path
 from heaps import KIB, MIB, Scripted, new_heap
 
 from bfcviz.allocator.replay import Operations
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.errors import BfcvizError
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 
 
 def resident():

@@ -32,7 +32,7 @@ print(thread.is_alive())
 def test_a_process_may_end_with_heaps_open(tmp_path):
     code = f"""
 from heaps import MIB, Scripted, new_heap
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.events.log import EventLog
 class Owner:
     def __init__(self, heap):

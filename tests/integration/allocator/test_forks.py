@@ -15,7 +15,7 @@ warnings.simplefilter("ignore")  # Python 3.12 and later warn of a fork with thr
 from forks import child_ends_well
 from heaps import BASE, KIB, MIB, new_heap
 from bfcviz import _forks
-from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
+from bfcviz.allocator.sub_allocators import PythonSubAllocator
 from bfcviz.errors import AllocatorError
 """
 

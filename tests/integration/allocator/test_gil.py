@@ -9,7 +9,7 @@ from c_code import built, needs_compiler
 from processes import COMPILED, run_python
 
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 
 THREADS = 6
 WINDOWS = 140  # a loaded machine may run a thread late; one that waits for the interpreter never goes on

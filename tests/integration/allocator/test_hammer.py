@@ -11,11 +11,9 @@ from c_code import built, needs_compiler
 from heaps import GIB, KIB, MIB, Scripted, assert_model_agrees, new_heap
 from processes import COMPILED
 
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator, SimulatedSubAllocator
 from bfcviz.errors import InvalidFree, Lapped
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.schema import Kind
 
 SCALE = 1 if COMPILED else 20  # plain Python is slow

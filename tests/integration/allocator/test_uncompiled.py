@@ -11,22 +11,21 @@ from shared import ROOT
 
 SAMPLE = {
     "allocator": (
-        "sub_allocators",
-        *("test_memory_map.py", "test_queries.py", "test_page_ages.py", "test_trimming.py"),
+        *("test_sub_allocators.py", "test_cuda.py", "test_cuda_driver.py", "test_virtual_memory.py"),
+        *("test_queries.py", "test_page_ages.py", "test_trimming.py"),
         *("test_bfc.py", "test_deferred_merge.py", "test_sizes.py", "test_defects.py", "test_finalizer.py"),
         *("test_interrupts.py", "test_out_of_memory.py", "test_replay.py", "test_allocate_after_free.py"),
     ),
     "events": (
         "test_labels.py",
         "test_log.py",
-        "test_log_reader.py",
         "test_trace.py",
         "storage/test_blocks.py",
     ),
     "model": (
         "state",
         *("test_by_time.py", "test_fragmentation.py", "test_keyframes.py"),
-        *("test_notable_events.py", "test_rolling.py", "test_snapshots.py", "test_timeline.py"),
+        *("test_notable_events.py", "test_rolling.py", "test_timeline.py"),
     ),
     "figures": ("test_map_cells.py", "test_raster_image.py"),
     "formats": ("test_compiled_rules.py",),

@@ -9,8 +9,7 @@ from heaps import KIB, MIB, new_heap
 from integration.attacks.children import ended, expect, start
 
 import bfcviz
-from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator, PythonSubAllocator
 from bfcviz.errors import BfcvizError, BrokenInvariant
 from bfcviz.live.numpy import unserved
 

@@ -26,7 +26,7 @@ ROUNDS = int(os.environ.get("BFCVIZ_KILLS", "2"))
 WRITER = """
 import mmap, sys
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.events.storage.recording import Recording
 with open(sys.argv[2], "r+b") as file:
     done = memoryview(mmap.mmap(file.fileno(), 8)).cast("Q")

@@ -8,7 +8,7 @@ import threading
 from heaps import MIB, assert_model_agrees, new_heap
 from threads import in_threads
 
-from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
+from bfcviz.allocator.sub_allocators import PythonSubAllocator
 from bfcviz.errors import OutOfMemory, SubAllocatorError
 from bfcviz.events.log import EventLog
 

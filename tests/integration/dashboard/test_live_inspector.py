@@ -8,7 +8,7 @@ import pytest
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.analysis.account import Account, AccountFigures, account_of
 from bfcviz.dashboard import live as module
 from bfcviz.dashboard.controls import MOVES

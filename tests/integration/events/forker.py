@@ -6,7 +6,7 @@ import sys
 import time
 
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.events.storage.recording import Recording
 
 

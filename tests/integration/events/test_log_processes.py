@@ -108,7 +108,7 @@ except FileError:
 FULL = """
 import resource, signal, sys
 from bfcviz import BFCAllocator, EventLog, SimulatedSubAllocator
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import Reader
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 200, 64 * 200))
 log = EventLog(64, folder=sys.argv[1])
@@ -149,7 +149,7 @@ import resource, signal
 from heaps import new_heap
 from bfcviz.errors import Lapped
 from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import Reader
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 100, 64 * 100))
 heap = new_heap(log=EventLog(64, {str(tmp_path)!r}))

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.errors import TraceError
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.origin import KnownGaps, Origin, Pool, Status
 from bfcviz.events.sliding_window import WindowSource
 from bfcviz.events.trace import Trace

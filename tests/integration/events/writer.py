@@ -9,7 +9,7 @@ import time
 from itertools import count
 
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Pool
 from bfcviz.units import GiB

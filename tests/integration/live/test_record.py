@@ -80,7 +80,7 @@ def test_the_devices_with_a_context_are_sampled_for_heaps_on_a_device(framework,
 import ctypes, threading
 from pathlib import Path
 from fake_cuda import FakeCuda
-from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator import cuda_driver
 stand_in("cupy", serve_cupy=Source)
 library = FakeCuda(memory=64 << 20, devices=2)
 driver = cuda_driver.Driver(library)

@@ -79,7 +79,7 @@ extern "C" void spin(alloc_function alloc, size_t streams) {
 ENDING = """
 import atexit, ctypes, sys, threading
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
+from bfcviz.allocator.sub_allocators import PythonSubAllocator
 from bfcviz.live.served_heap import DeferredFrees
 from bfcviz.live.framework_hooks import StreamTable
 

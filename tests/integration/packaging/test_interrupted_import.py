@@ -43,7 +43,7 @@ def test_ctrl_c_while_a_compiled_module_starts_comes_when_it_is_whole():
 import os, signal, sys
 class Sender:
     def find_spec(self, name, *_):
-        if name == "bfcviz.allocator.invariants":  # one that the compiled heap imports as it starts
+        if name == "bfcviz.allocator.interface":  # one that the compiled heap imports as it starts
             print("sent", flush=True)
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Sender())

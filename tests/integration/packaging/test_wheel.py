@@ -24,7 +24,7 @@ SAMPLE = bfcviz.sample("lstm")
 CHURN = """
 import hashlib, random
 import bfcviz
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import Reader
 from bfcviz.events.schema import Kind
 
 dice = random.Random(7)

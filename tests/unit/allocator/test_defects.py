@@ -3,7 +3,7 @@
 import pytest
 from heaps import GIB, KIB, MIB, Scripted, assert_model_agrees, new_heap, snapshot
 
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import DoubleFree, ForeignPointer, InteriorPointer, InvalidRequest, OutOfMemory
 
 pytestmark = pytest.mark.timeout(20)

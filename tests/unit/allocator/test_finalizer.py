@@ -10,11 +10,9 @@ import pytest
 from heaps import MIB, Scripted, new_heap
 
 from bfcviz.allocator.replay import Operations
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator, SimulatedSubAllocator
 from bfcviz.errors import AllocatorError, OutOfMemory
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.schema import EVENT
 
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from heaps import GIB, KIB, MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import PythonSubAllocator, SimulatedSubAllocator
 from bfcviz.errors import OutOfMemory, OutOfMemoryTotals
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import Reader
 from bfcviz.events.schema import Kind
 
 

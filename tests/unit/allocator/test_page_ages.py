@@ -8,8 +8,7 @@ from heaps import MIB, assert_model_agrees, new_heap
 from processes import sized
 from threads import in_threads
 
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator, SimulatedSubAllocator
 
 NOISE = 16 * MIB
 PAGE = 4096

@@ -3,8 +3,8 @@
 import pytest
 from heaps import new_heap
 
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.devices.host_memory import NO_AFFINITY, AllocatorFactory, AllocatorRegistry
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
+from bfcviz.devices.session import NO_AFFINITY, AllocatorFactory, AllocatorRegistry
 from bfcviz.errors import AllocatorError, InvalidRequest
 
 

@@ -9,7 +9,7 @@ from processes import COMPILED, sized
 
 from bfcviz.allocator.replay import Operations, Replay
 from bfcviz.errors import InvalidRequest
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import Reader
 from bfcviz.events.schema import Kind
 
 

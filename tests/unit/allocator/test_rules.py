@@ -2,7 +2,7 @@
 
 from heaps import BASE, KIB, MIB, Scripted, new_heap
 
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import Reader
 from bfcviz.events.schema import Kind
 
 

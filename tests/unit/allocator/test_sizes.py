@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from heaps import BASE, KIB, MIB, assert_model_agrees, new_heap, snapshot
 
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import InvalidRequest, OutOfMemory
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import Reader
 from bfcviz.events.schema import Flag, Kind
 
 

@@ -13,7 +13,7 @@ import pytest
 from contracts.allocators import WRAPPERS, heap_of, overhead, wrapped
 from heaps import GIB, MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 
 WRAPPINGS = {"bare": (), "guard": ("guard",), "all": tuple(WRAPPERS)}
 

@@ -7,8 +7,7 @@ import pytest
 from heaps import BASE, MIB, assert_model_agrees, new_heap
 from unit.allocator.thread_work import THREADS, hammer, run_in_threads
 
-from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator, PythonSubAllocator
 from bfcviz.events.log import EventLog
 
 

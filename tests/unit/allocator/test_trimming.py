@@ -3,7 +3,7 @@
 import pytest
 from heaps import MIB, Scripted, assert_model_agrees, new_heap
 
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 
 
 def test_wholly_free_regions_go_back_and_others_stay():

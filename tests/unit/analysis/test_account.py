@@ -13,7 +13,7 @@ from shared import SHARED, needs_shared, sample_trace
 
 import bfcviz
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.analysis.account import (
     AccountFigures,
     AccountPoolFigures,

@@ -16,7 +16,7 @@ from unit.analysis.built import BASE, MIB, state
 from unit.figures.synthetic import MiB, PlainHeap
 
 import bfcviz
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.analysis.diagnosis import (
     AdviceKind,
     Verdict,

@@ -11,8 +11,7 @@ from unit.figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.analysis.event_text import Cut, EventSearch, Taken, search_of, search_words
 from bfcviz.errors import TraceError
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind, bin_of
 from bfcviz.events.trace import Trace

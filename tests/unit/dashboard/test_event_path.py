@@ -10,8 +10,7 @@ from heaps import MIB, new_heap
 from shared import ROOT
 
 from bfcviz.dashboard.live import LiveDashboard
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.sliding_window import KEEP
 from bfcviz.events.storage.files import OpenFile
 from bfcviz.events.storage.recording import Recording

@@ -17,7 +17,7 @@ from threads import wait_for_end
 from unit.dashboard.pages import tell_views
 
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.dashboard import live as module
 from bfcviz.dashboard.header import notice
 from bfcviz.dashboard.live import LiveDashboard

@@ -3,7 +3,7 @@
 from fake_cuda import FakeCuda
 
 import bfcviz
-from bfcviz.allocator.sub_allocators.cuda_driver import Driver
+from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.devices import Settings, cuda_gpus
 from bfcviz.units import GiB
 

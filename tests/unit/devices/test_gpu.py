@@ -5,8 +5,8 @@ import ctypes
 import pytest
 from unit.devices.machines import fake
 
+from bfcviz.allocator import cuda_driver
 from bfcviz.allocator.interface import AllocatorAttributes
-from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.devices import DeviceManager, Settings, cuda_gpus
 from bfcviz.errors import DeviceError
 from bfcviz.units import GiB, MiB

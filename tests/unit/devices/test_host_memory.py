@@ -5,12 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from heaps import new_heap
-from unit.devices.machines import new_settings
+from unit.devices.machines import fake, new_settings
 
 from bfcviz.allocator.interface import AllocatorAttributes
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.devices import DeviceManager
-from bfcviz.devices.host_memory import AllocatorFactory, AllocatorRegistry
+from bfcviz.devices.session import AllocatorFactory, AllocatorRegistry
 from bfcviz.errors import DevicesError
 from bfcviz.units import GiB, MiB
 
@@ -68,3 +68,21 @@ def test_the_pool_for_transfers_has_a_limit_of_its_own(option, variable, limit):
     settings.set_gpu_options(gpu_host_mem_limit_in_mb=option)
     with DeviceManager.create(settings) as manager:
         assert manager.gpu().allocator(BOTH).stats().bytes_limit == limit
+
+
+# ------------------------------------------------------------------------------
+# Pinned memory: allocated by the driver, and named in the description.
+
+
+def test_memory_for_transfers_is_pinned_and_said_to_be():
+    settings, _, library = fake()
+    with DeviceManager.create(settings) as manager:
+        cpu = manager["CPU:0"]
+        assert cpu.pinned
+        pool = manager.gpu().allocator(BOTH)
+        assert pool.name == "gpu_host_bfc"
+        assert library.pinned == {}
+        assert pool.allocate(1000) in library.pinned
+        assert "not pinned" not in cpu.description
+        assert cpu.allocator() is not pool
+    assert library.pinned == {}

@@ -8,9 +8,9 @@ from heaps import MIB, Scripted, new_heap
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.allocator.sub_allocators.cuda import cuda_sub_allocator
-from bfcviz.allocator.sub_allocators.cuda_driver import Driver
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.cuda import cuda_sub_allocator
+from bfcviz.allocator.cuda_driver import Driver
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices.memory_access import PAGE, Access, DeviceAccess, HostAccess, SimulatedAccess, access_to
 from bfcviz.devices.physical import SimulatedGpuSubAllocator, SimulatedMemory
 from bfcviz.devices.wrappers import FRESH, GuardAllocator, NaNFillAllocator, TrackingAllocator

@@ -5,8 +5,8 @@ from fake_cuda import FakeCuda
 from unit.devices.machines import fake, simulated
 
 import bfcviz
-from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.cuda_driver import Driver
+from bfcviz.allocator import cuda_driver
+from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.devices import (
     DeviceManager,
     LogicalDeviceConfiguration,

@@ -9,8 +9,7 @@ from c_code import built, needs_compiler
 from shared import ROOT
 
 from bfcviz.events.event_record import RECORD, Event
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.schema import EVENT, Flag, Kind
 
 HEADER = (ROOT / "bfcviz/events/event_record.h").read_text()

@@ -8,8 +8,7 @@ from heaps import new_heap
 from unit.events.fabricate import fabricate
 
 from bfcviz.errors import FileError, Lapped
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.origin import Status
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.dashboard.chunk_pane import ChunkList
 from bfcviz.dashboard.event_list import EventList
 from bfcviz.events.origin import Pool, thread_name
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.folder import THREADS_FILE, files_of
-from bfcviz.events.storage.recording import Recording
-from bfcviz.events.storage.recording_copy import RecordingCopy, read_increment
+from bfcviz.events.storage.recording import Recording, RecordingCopy, read_increment
 from bfcviz.events.trace import Trace
 from bfcviz.live.heap_provider import HeapProvider, ThreadStartHook
 from bfcviz.live.observed_heap import ObservedHeap

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bfcviz import native
 from bfcviz.allocator.interface import AllocatorOptions
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.formats import cupy, tensorflow
 from bfcviz.formats.torch import LEAST_MAX_SPLIT, Rules, divisions_of
 from bfcviz.whatif.pools import CupyPool

@@ -8,8 +8,7 @@ import pytest
 from bfcviz.errors import TraceError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Pool
-from bfcviz.events.row_copy import joined
-from bfcviz.events.schema import Events, Kind
+from bfcviz.events.schema import Events, Kind, joined
 from bfcviz.events.trace import Trace
 from bfcviz.importers.event_makers import (
     HEAP_CHUNK,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.live import cupy as cupy_api

@@ -10,7 +10,7 @@ import pytest
 from fake_cuda import FakeCuda
 
 import bfcviz
-from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator import cuda_driver
 from bfcviz.analysis.account import PartKind
 
 GIB = 1 << 30

@@ -10,8 +10,7 @@ from threads import in_threads
 import bfcviz
 from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.errors import InvalidRequest
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live import observed_heap

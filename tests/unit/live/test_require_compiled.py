@@ -11,7 +11,7 @@ from unit.live.cupy_stand_in import cupy, gpu, needs_cupy
 
 import bfcviz
 from bfcviz import _compiled
-from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator import cuda_driver
 from bfcviz.errors import LiveError
 from bfcviz.live import numpy as numpy_api
 from bfcviz.live import rmm as rmm_serve

@@ -5,7 +5,7 @@ import pytest
 from heaps import new_heap
 
 from bfcviz.events.labels import Labels
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import Reader
 from bfcviz.events.origin import Origin
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.events.trace import Trace

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import TraceError
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import HISTORY_BEGINS, Origin, Pool

@@ -9,7 +9,7 @@ from processes import needs_compiled
 from bfcviz.errors import LiveError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
-from bfcviz.events.storage.recording_copy import CopyPosition
+from bfcviz.events.storage.recording import CopyPosition
 from bfcviz.events.trace import Trace
 from bfcviz.watching.dask_worker import WorkerOrder, WorkerRecording, machine_id
 from bfcviz.watching.watch_workers import checked_order

@@ -10,10 +10,9 @@ from shared import ROOT, SHARED
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.replay import Operations
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.events.labels import Labels
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
 from bfcviz.whatif.requests import STREAM_ROW, RequestStream

@@ -7,8 +7,8 @@ import pytest
 from fake_cuda import FakeCuda
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.cuda import KINDS, cuda_sub_allocator
-from bfcviz.allocator.sub_allocators.cuda_driver import Driver
+from bfcviz.allocator.cuda import KINDS, cuda_sub_allocator
+from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.devices.tensors import Tensor
 from bfcviz.devices.training import MLP, Training
 from bfcviz.errors import AllocatorError, InvalidRequest, MissingExtra

@@ -10,7 +10,7 @@ from heaps import MIB, new_heap, snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices.tensors import SPECIAL, ElementType, Tensor, element_type
 from bfcviz.errors import InvalidRequest, OutOfMemory
 

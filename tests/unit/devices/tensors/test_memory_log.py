@@ -7,9 +7,9 @@ from heaps import MIB
 import bfcviz
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import AllocationAttributes
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices.tensors import UNKNOWN_STEP, MemoryLog, Tensor, step
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import Reader
 from bfcviz.events.schema import Kind
 
 

@@ -11,8 +11,7 @@ from heaps import MIB, new_heap
 
 from bfcviz import devices
 from bfcviz.allocator.interface import AllocatorAttributes
-from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator, PythonSubAllocator
 from bfcviz.devices.memory_access import HOST, place_of
 from bfcviz.devices.tensors import MemoryLog, Tensor
 from bfcviz.devices.training import MLP, ConvNet, Training

@@ -8,7 +8,7 @@ from heaps import MIB, new_heap, snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices.tensors import Tensor, checked_shape, resolve_shape
 from bfcviz.errors import InvalidRequest
 

@@ -10,7 +10,7 @@ import pytest
 from heaps import MIB, new_heap, snapshot
 
 from bfcviz.allocator.interface import AllocationAttributes
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices.tensors import Tensor
 from bfcviz.errors import AllocatorError, InvalidRequest, OutOfMemory
 

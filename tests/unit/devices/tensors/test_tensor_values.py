@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices.tensors import Tensor
 from bfcviz.errors import AllocatorError, InvalidRequest
 

@@ -6,7 +6,7 @@ from heaps import MIB, new_heap
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices import training as op
 from bfcviz.devices.tensors import Tensor
 from bfcviz.devices.training import (

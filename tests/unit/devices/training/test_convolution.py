@@ -3,7 +3,7 @@
 import numpy as np
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices.tensors import Tensor
 from bfcviz.devices.training import Eager, Graph, KernelRunner, conv2d
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices import training as op
 from bfcviz.devices.tensors import Tensor
 from bfcviz.devices.training import Eager, Graph, KernelRunner

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices.training import MLP, Adam, Attention, ConvNet, Momentum, Training
 
 SMALL = {

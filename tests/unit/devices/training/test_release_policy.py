@@ -3,7 +3,7 @@
 import pytest
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices.training import MLP, Attention, ConvNet, Deferred, Training
 from bfcviz.errors import OutOfMemory
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from heaps import MIB, assert_model_agrees, new_heap
 
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices.tensors import MemoryLog
 from bfcviz.devices.training import MLP, Adam, Attention, ConvNet, Deferred, Training
 from bfcviz.errors import InvalidRequest, OutOfMemory
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import Reader
 from bfcviz.events.schema import Kind
 
 SMALL = {

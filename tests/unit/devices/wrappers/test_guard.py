@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from unit.devices.wrappers.guarded import poke, three
 from unit.devices.wrappers.plain_allocator import PlainAllocator
 
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices.memory_access import SimulatedAccess
 from bfcviz.devices.wrappers import GuardAllocator, NaNFillAllocator, TrackingAllocator
 from bfcviz.errors import (

@@ -7,7 +7,7 @@ import pytest
 from heaps import MIB, new_heap
 from unit.devices.wrappers.plain_allocator import PlainAllocator
 
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices.memory_access import SimulatedAccess
 from bfcviz.devices.wrappers import FREED, FRESH, NaNFillAllocator, TrackingAllocator
 from bfcviz.errors import DoubleFree, InteriorPointer, InvalidRequest

@@ -9,7 +9,7 @@ from threads import in_thread, wait_until
 from bfcviz.allocator.interface import AllocationAttributes
 from bfcviz.devices.wrappers import GuardAllocator, LimitAllocator, RetryAllocator, TrackingAllocator
 from bfcviz.errors import AllocatorError, InvalidRequest, OutOfMemory
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import Reader
 from bfcviz.events.schema import Kind
 
 pytestmark = pytest.mark.timeout(60)

@@ -1,8 +1,7 @@
 """A ledger whose events tests read."""
 
 from bfcviz.events.ledger import Ledger
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.schema import Kind
 
 BASE = 0x7000_0000

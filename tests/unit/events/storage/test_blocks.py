@@ -15,7 +15,7 @@ from unit.events.storage.block_sections import packed, unpacked, written
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.replay import Operations, Replay
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import EVENT, Kind

@@ -9,7 +9,7 @@ from processes import sized
 from unit.events.fabricate import fabricate, fabricate_labels
 
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import FileError
 from bfcviz.events import event_file
 from bfcviz.events.origin import Status

@@ -18,8 +18,7 @@ from bfcviz.events.storage import drain as drain_module
 from bfcviz.events.storage import label_file
 from bfcviz.events.storage.drain import Drain, check_can_free_space
 from bfcviz.events.storage.label_file import LABELS_FILE, PACKED_LABELS_FILE, LabelFile, LabelPacker
-from bfcviz.events.storage.recording import Recording
-from bfcviz.events.storage.recording_copy import CopyPosition, RecordingCopy, read_increment
+from bfcviz.events.storage.recording import CopyPosition, Recording, RecordingCopy, read_increment
 
 PAGE = 4096
 

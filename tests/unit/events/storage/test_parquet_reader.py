@@ -14,7 +14,7 @@ from bfcviz.events import event_source
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.events.storage import packed_labels, parquet
+from bfcviz.events.storage import label_file, parquet
 from bfcviz.events.storage.parquet import LABELS_KEY, ORIGIN_KEY
 from bfcviz.events.trace import BLOCK, Trace
 from bfcviz.importers.open_trace import open_trace
@@ -141,7 +141,7 @@ def test_labels_that_are_not_there(few, tmp_path):
     origin = (
         pq.ParquetFile(few).metadata.metadata[ORIGIN_KEY.encode()].replace(b'"labels": 200', b'"labels": 100')
     )
-    labels = packed_labels.pack_labels(fabricate_labels(100))
+    labels = label_file.pack_labels(fabricate_labels(100))
     trace = read_all(rewritten(few, tmp_path / "x.parquet", labels=labels, origin=origin))
     assert trace.origin.status is Status.DEGRADED
     assert 50 < trace.read(0, FEW)["label"].max() < 100
@@ -149,7 +149,7 @@ def test_labels_that_are_not_there(few, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "labels", ["", "not base64!", "AAAA", packed_labels.pack_labels(fabricate_labels())[:-40]]
+    "labels", ["", "not base64!", "AAAA", label_file.pack_labels(fabricate_labels())[:-40]]
 )
 def test_a_label_table_that_cannot_be_unpacked(few, tmp_path, labels):
     with pytest.raises(FileError, match="labels"):
@@ -157,7 +157,7 @@ def test_a_label_table_that_cannot_be_unpacked(few, tmp_path, labels):
 
 
 def test_a_label_table_that_would_fill_the_memory(good, monkeypatch):
-    monkeypatch.setattr(packed_labels, "MAX_UNPACKED_LABELS", 1000)
+    monkeypatch.setattr(label_file, "MAX_UNPACKED_LABELS", 1000)
     with pytest.raises(FileError, match="more than 1000 bytes"):
         read_all(good)
 

@@ -15,7 +15,7 @@ from bfcviz.errors import FileError, TraceError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.schema import EVENT, NUM_BINS, Kind
-from bfcviz.events.storage import packed_labels, parquet
+from bfcviz.events.storage import label_file, parquet
 from bfcviz.events.trace import BLOCK, Trace
 
 COUNT = 2 * BLOCK + 100
@@ -223,14 +223,14 @@ def test_no_folder_to_save_into(tmp_path):
 
 
 def test_labels_that_do_not_fit_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(packed_labels, "MAX_LABELS_TEXT", 100)
+    monkeypatch.setattr(label_file, "MAX_LABELS_TEXT", 100)
     with pytest.raises(TraceError, match="200 labels pack to"):
         fabricate_trace(1).save(tmp_path / "t.parquet")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_labels_larger_than_a_file_holds_are_refused_when_it_is_saved(tmp_path, monkeypatch):
-    monkeypatch.setattr(packed_labels, "MAX_UNPACKED_LABELS", 1000)
+    monkeypatch.setattr(label_file, "MAX_UNPACKED_LABELS", 1000)
     with pytest.raises(TraceError, match="a file holds 1000"):
         fabricate_trace(1).save(tmp_path / "t.parquet")
     assert list(tmp_path.iterdir()) == []
@@ -244,8 +244,8 @@ def saved_again(path, labels):
 
 
 def test_names_full_of_commas_and_brackets_are_no_reason_to_refuse_a_trace(tmp_path, monkeypatch):
-    monkeypatch.setattr(packed_labels, "MAX_JSON_VALUES", 20_000)
-    monkeypatch.setattr(packed_labels, "VALUES_A_BYTE", 0)
+    monkeypatch.setattr(label_file, "MAX_JSON_VALUES", 20_000)
+    monkeypatch.setattr(label_file, "VALUES_A_BYTE", 0)
     labels = fabricate_labels()
     for number in range(2000):
         labels.intern(f"tuple.{number}=(" + ",".join(["f32[128,1024]{1,0}"] * 30) + ')"\\')
@@ -254,8 +254,8 @@ def test_names_full_of_commas_and_brackets_are_no_reason_to_refuse_a_trace(tmp_p
 
 
 def test_stacks_that_pack_very_tightly_are_opened_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(packed_labels, "LEAST_UNPACKED", 1 << 16)
-    monkeypatch.setattr(packed_labels, "UNPACKED_A_BYTE", 100)  # as zlib gives 165 here
+    monkeypatch.setattr(label_file, "LEAST_UNPACKED", 1 << 16)
+    monkeypatch.setattr(label_file, "UNPACKED_A_BYTE", 100)  # as zlib gives 165 here
     labels = fabricate_labels()
     for number in range(40):
         labels.intern(f"op{number}", stack="/home/user/walk.py:12 in walk\n" * (2000 + number))
@@ -263,4 +263,4 @@ def test_stacks_that_pack_very_tightly_are_opened_again(tmp_path, monkeypatch):
     tight = base64.b64encode(zlib.compress(table))
     assert saved_again(tmp_path / "t.parquet", labels) == [labels[number] for number in range(len(labels))]
     with pytest.raises(ValueError, match="needs more than"):
-        packed_labels.unpack_labels(tight)
+        label_file.unpack_labels(tight)

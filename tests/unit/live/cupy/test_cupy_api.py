@@ -9,9 +9,9 @@ from fake_cuda import GLOBAL, RELAXED, THREAD_LOCAL, FakeCuda, Status
 from unit.live.cupy_stand_in import cupy as real
 from unit.live.cupy_stand_in import needs_cupy
 
-from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.cuda import Budget
-from bfcviz.allocator.sub_allocators.cuda_driver import Driver
+from bfcviz.allocator import cuda_driver
+from bfcviz.allocator.cuda import Budget
+from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.errors import LiveError
 from bfcviz.live import cupy as cupy_api
 from bfcviz.live.cupy import Cuda, handle_of

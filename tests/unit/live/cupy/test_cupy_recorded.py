@@ -7,8 +7,7 @@ from unit.live.cupy_stand_in import cupy, gpu, heap_of, needs_cupy, served
 
 from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.errors import LiveError
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live import stacks

@@ -12,8 +12,7 @@ from unit.live.cupy_stand_in import cupy, gpu, needs_cupy
 
 from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.errors import LiveError
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.schema import Kind
 from bfcviz.live.cupy import observe_cupy
 from bfcviz.live.labels import label

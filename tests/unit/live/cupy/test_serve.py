@@ -12,9 +12,9 @@ from heaps import MIB, assert_model_agrees
 from processes import needs_compiled
 from unit.live.cupy_stand_in import cupy, gpu, heap_of, in_use, needs_cupy, served
 
-from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
+from bfcviz.allocator.sub_allocators import PythonSubAllocator
 from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
-from bfcviz.events.log_reader import Reader
+from bfcviz.events.log import Reader
 from bfcviz.events.schema import Kind
 
 pytestmark = [needs_cupy, needs_compiled]

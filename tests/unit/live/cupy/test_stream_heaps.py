@@ -12,7 +12,7 @@ from processes import needs_compiled
 from threads import in_threads
 from unit.live.cupy_stand_in import Event, cupy, gpu, heap_of, in_use, needs_cupy, served
 
-from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
+from bfcviz.allocator.sub_allocators import PythonSubAllocator
 from bfcviz.errors import OutOfMemory
 
 pytestmark = [needs_cupy, needs_compiled]

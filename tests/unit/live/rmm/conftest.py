@@ -5,7 +5,7 @@ from fake_cuda import FakeCuda
 from fake_rmm import FakeRmm
 from fake_torch import HostMemory
 
-from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator import cuda_driver
 from bfcviz.live import rmm as rmm_serve
 
 

@@ -6,8 +6,8 @@ from fake_rmm import CallbackMemoryResource
 from processes import needs_compiled
 
 import bfcviz
-from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.cuda_driver import Driver
+from bfcviz.allocator import cuda_driver
+from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.errors import BfcvizError, InvalidRequest, LiveError
 from bfcviz.live.rmm import observe_rmm
 from bfcviz.live.stacks import Stacks

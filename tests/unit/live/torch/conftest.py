@@ -7,7 +7,7 @@ import pytest
 from fake_cuda import FakeCuda
 from fake_torch import FakeTorch, HostMemory
 
-from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator import cuda_driver
 from bfcviz.live.memory_limits import Room
 from bfcviz.live.torch import serve as torch_serve
 

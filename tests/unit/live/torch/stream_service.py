@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.live.framework_hooks import StreamTable
 from bfcviz.live.served_heap import DeferredFrees
 

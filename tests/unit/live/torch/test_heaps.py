@@ -11,8 +11,8 @@ from heaps import MIB
 from processes import needs_compiled
 from threads import PATIENCE_S
 
-from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.cuda import Budget
+from bfcviz.allocator import cuda_driver
+from bfcviz.allocator.cuda import Budget
 from bfcviz.errors import LiveError
 from bfcviz.live.torch.serve import GpuMemory, Heaps, TorchHeap, serve_torch
 

@@ -1,4 +1,5 @@
-# C structs of chunks and regions, and arrays of them; structs.py is the same in plain Python (see bfcviz/native.pxd).
+# The memory of a heap: arrays of C structs, and pages from the operating system; heap_memory.py is the same in plain
+# Python (see bfcviz/native.pxd).
 
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memmove
@@ -84,3 +85,11 @@ cdef inline void open_gap(Region *regions, u64 index, u64 count) noexcept nogil:
 
 cdef inline void close_gap(Region *regions, u64 index, u64 count) noexcept nogil:
     memmove(regions + index, regions + index + 1, (count - index) * sizeof(Region))
+
+# Pages from the operating system (pages.h).
+cdef extern from "bfcviz/allocator/pages.h" nogil:
+    u64 page_size "bfc_page_size"() noexcept
+    u64 map_pages "bfc_map_pages"(u64 num_bytes, u64 alignment) noexcept
+    void unmap_pages "bfc_unmap_pages"(u64 address, u64 num_bytes) noexcept
+    void discard_pages "bfc_discard_pages"(u64 address, u64 num_bytes) noexcept
+    u64 available_memory "bfc_available_memory"() noexcept

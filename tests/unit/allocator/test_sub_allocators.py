@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from heaps import GIB, KIB, MIB, Scripted, assert_model_agrees, new_heap, snapshot
 
-from bfcviz.allocator.sub_allocators.base import PythonSubAllocator, SubAllocator
+from bfcviz.allocator.sub_allocators import (
+    DESCENDING_TOP,
+    HostSubAllocator,
+    PythonSubAllocator,
+    SimulatedSubAllocator,
+    SubAllocator,
+)
 from bfcviz.errors import AllocatorError, InvalidRequest, OutOfMemory, SubAllocatorError
 
 pytestmark = pytest.mark.timeout(30)
@@ -267,3 +273,86 @@ def test_the_bare_base_refuses():
         new_heap(MIB, SubAllocator()).allocate(1)
     with pytest.raises(NotImplementedError):
         new_heap(MIB, PythonSubAllocator()).allocate(1)
+
+
+# ------------------------------------------------------------------------------
+# Simulated addresses: their order, and the end of the address space.
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"granule": 0}, {"granule": -1}, {"gap": -1}, {"gap": 1 << 63}, {"capacity": -1}, {"capacity": 1 << 64},
+     {"base": 0}, {"base": -1}, {"base": 1 << 63}, {"mode": "random"}],
+)  # fmt: skip
+def test_simulated_memory_that_cannot_be(arguments):
+    with pytest.raises(InvalidRequest):
+        SimulatedSubAllocator(**arguments)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"base": (1 << 63) - 3 * MIB},
+        {"base": (1 << 63) - MIB - 100},
+        {"mode": "descending", "base": 3 * MIB},
+        {"mode": "descending", "base": 300},
+        {"mode": "gapped", "gap": (1 << 63) - 1},
+    ],
+)
+def test_the_pretended_address_space_ends(source):
+    heap = new_heap(1 << 62, SimulatedSubAllocator(**source), allow_growth=True)
+    served = [heap.try_allocate(MIB) for _ in range(6)]
+    assert None in served
+    heap.check_invariants()
+    regions = heap.regions()
+    assert (regions["address"] > 0).all()
+    assert all(int(r["address"]) + int(r["size"]) <= 1 << 63 for r in regions)
+
+
+def test_descending_regions_stay_below():
+    heap = new_heap(1 << 62, SimulatedSubAllocator("descending"))
+    heap.allocate(1)
+    assert int(heap.regions()["address"][0]) < DESCENDING_TOP
+    heap.check_invariants()
+
+
+@pytest.mark.parametrize("alignment", [1 << 40, 1 << 62, 1 << 63])
+@pytest.mark.parametrize("honours", [True, False])
+def test_alignments_nothing_can_keep_end(alignment, honours):
+    for source in (SimulatedSubAllocator(), SimulatedSubAllocator("descending"), HostSubAllocator(MIB)):
+        heap = new_heap(GIB, source, allow_growth=True, honour_alignment=honours)
+        for _ in range(3):
+            address = heap.try_allocate(5 * MIB, alignment)
+            assert address is None or address % alignment == 0
+        heap.check_invariants()
+        heap.close()
+
+
+# ------------------------------------------------------------------------------
+# HostSubAllocator: its capacity, and the memory that it leaves available on the machine.
+
+
+@pytest.mark.parametrize("capacity", [-1, 1 << 64])
+def test_host_memory_that_cannot_be(capacity):
+    with pytest.raises(InvalidRequest):
+        HostSubAllocator(capacity)
+
+
+def test_regions_go_back_where_the_machine_is_short_of_memory():
+    source = HostSubAllocator()
+    with new_heap(1 << 40, source, allow_growth=True, garbage_collection=True) as heap:
+        heap.free(heap.allocate(MIB))
+        held = heap.allocate(3 * MIB)
+        assert source.used == 6 * MIB
+        source.keep_available = 1 << 61  # more than any machine has
+        assert heap.try_allocate(64 * MIB) is None
+        assert source.used == heap.stats().pool_bytes == 4 * MIB
+        heap.free(held)
+        assert heap.allocate(MIB)  # in the remaining region
+        heap.check_invariants()
+
+
+@pytest.mark.parametrize("keep", [-1, 1 << 62])
+def test_what_must_stay_available_is_a_number_of_bytes(keep):
+    with pytest.raises(InvalidRequest, match=str(keep)):
+        HostSubAllocator(keep_available=keep)

@@ -1,7 +1,7 @@
 """Sub-allocators of GPU memory on a driver made up."""
 
-from bfcviz.allocator.sub_allocators.cuda import cuda_sub_allocator
-from bfcviz.allocator.sub_allocators.cuda_driver import Driver
+from bfcviz.allocator.cuda import cuda_sub_allocator
+from bfcviz.allocator.cuda_driver import Driver
 
 
 def make(kind, library, **options):

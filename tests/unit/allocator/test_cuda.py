@@ -2,16 +2,18 @@
 
 import gc
 import os
+from dataclasses import asdict
 
 import pytest
 from fake_cuda import GLOBAL, OUT_OF_MEMORY, RELAXED, THREAD_LOCAL, FakeCuda
 from heaps import MIB, new_heap
-from unit.allocator.sub_allocators.made import make
+from unit.allocator.made_sub_allocators import make
 
-from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.cuda import KINDS
-from bfcviz.allocator.sub_allocators.cuda_driver import Driver
-from bfcviz.errors import DeviceError, OutOfMemory
+from bfcviz.allocator import cuda_driver
+from bfcviz.allocator.cuda import KINDS, Budget
+from bfcviz.allocator.cuda_driver import Driver
+from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
+from bfcviz.live.served_heap import OPTIONS
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -213,3 +215,94 @@ def test_a_forked_child_is_told_that_it_cannot_use_cuda_and_may_end(kind, monkey
     assert caught.value.status == 3
     heap.close()
     source.close()
+
+
+# ------------------------------------------------------------------------------
+# Sub-allocators by their kind: a shared budget, unknown kinds and devices.
+
+
+def test_heaps_may_share_a_budget():
+    library = FakeCuda()
+    budget = Budget(8 * MIB)
+    one, two = (
+        new_heap(64 * MIB, make("device", library, budget=budget), allow_growth=True) for _ in range(2)
+    )
+    one.allocate(6 * MIB)
+    with pytest.raises(OutOfMemory):
+        two.allocate(3 * MIB)
+    one.close()
+    assert two.allocate(3 * MIB)
+    two.close()
+    assert budget.used == 0
+
+
+@pytest.mark.parametrize("size", [200, 225, 232, 240, 254])
+def test_a_heap_gets_all_that_the_others_left_of_their_budget(size):
+    library = FakeCuda(memory=1 << 30)
+    budget = Budget(256 * MIB)
+    side, main = (
+        new_heap(budget.limit, make("device", library, budget=budget), **asdict(OPTIONS)) for _ in range(2)
+    )
+    side.allocate(1000)
+    assert main.allocate(size * MIB)
+    assert budget.used <= budget.limit
+
+
+def test_unknown_kinds_and_devices_are_refused():
+    library = FakeCuda(devices=2)
+    with pytest.raises(InvalidRequest, match=r"'pinned' .* 'device', 'managed', 'async', 'virtual'"):
+        make("pinned", library)
+    with pytest.raises(DeviceError, match="device 2: there are 2"):
+        make("device", library, device=2)
+    assert make("device", library, device=1).device == 1
+
+
+# ------------------------------------------------------------------------------
+# Device and async memory: streams and captures.
+
+
+def test_async_memory_comes_in_the_order_of_its_stream():
+    library = FakeCuda()
+    stream = library.add_stream()
+    with new_heap(16 * MIB, make("async", library, stream=stream), allow_growth=True) as heap:
+        heap.allocate(MIB)
+        assert library.stream == stream
+
+
+def test_async_memory_of_a_threads_own_stream_goes_back_behind_all_such_streams():
+    library = FakeCuda()
+    source = make("async", library, stream=2)
+    region = source.allocate(256, MIB)
+    assert library.stream == 2
+    blocking = library.add_stream(flags=0)
+    library.begin_capture(blocking)
+    source.free(*region)
+    assert library.used == MIB  # the legacy default stream would have to wait for the one that is captured
+    assert library.end_capture(blocking) == 0
+    source.close()
+    assert (library.used, library.freed_in) == (0, 1)
+
+
+def test_other_devices_may_access_async_memory():
+    library = FakeCuda(devices=3)
+    source = make("async", library, device=1)
+    for _ in range(2):
+        source.free(*source.allocate(256, MIB))
+    assert library.pool_access == {1: {0, 2}}
+    assert library.calls.count("cuMemPoolSetAccess") == 1
+    library.has_peers = False
+    assert make("async", library, device=2).allocate(256, MIB)
+
+
+def test_async_memory_is_not_granted_to_a_stream_that_is_captured_for_the_graph_would_own_it():
+    library = FakeCuda()
+    stream = library.add_stream()
+    source = make("async", library, stream=stream)
+    with new_heap(32 * MIB, source, allow_growth=True) as heap:
+        library.begin_capture(stream)
+        with pytest.raises(DeviceError, match="captures a graph") as caught:
+            heap.allocate(MIB)
+        assert (caught.value.status, library.graph_owned, source.budget.used) == (900, set(), 0)
+        assert library.end_capture(stream) == 0
+        assert heap.allocate(MIB)
+    assert library.used == 0

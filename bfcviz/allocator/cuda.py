@@ -17,9 +17,8 @@ from threading import Lock
 from typing import Any, ClassVar, Final, Literal
 
 from bfcviz import _forks
-from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
-from bfcviz.allocator.sub_allocators.cuda_driver import (
+from bfcviz.allocator import cuda_driver
+from bfcviz.allocator.cuda_driver import (
     CAPTURE_UNSUPPORTED,
     CONTEXT_IS_DESTROYED,
     DEINITIALIZED,
@@ -34,6 +33,7 @@ from bfcviz.allocator.sub_allocators.cuda_driver import (
     Properties,
     address,
 )
+from bfcviz.allocator.sub_allocators import PythonSubAllocator
 from bfcviz.errors import DeviceError, InvalidRequest
 from bfcviz.units import format_bytes
 

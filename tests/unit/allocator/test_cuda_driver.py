@@ -3,11 +3,11 @@
 import pytest
 from fake_cuda import FakeCuda
 from heaps import MIB
-from unit.allocator.sub_allocators.made import make
+from unit.allocator.made_sub_allocators import make
 
-from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.cuda import cuda_sub_allocator
-from bfcviz.allocator.sub_allocators.cuda_driver import Driver
+from bfcviz.allocator import cuda_driver
+from bfcviz.allocator.cuda import cuda_sub_allocator
+from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.errors import DeviceError
 
 

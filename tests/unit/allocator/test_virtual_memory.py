@@ -5,11 +5,11 @@ import gc
 import pytest
 from fake_cuda import GRANULE, FakeCuda
 from heaps import MIB, new_heap
-from unit.allocator.sub_allocators.made import make
+from unit.allocator.made_sub_allocators import make
 
-from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.cuda import Sharing, VirtualSubAllocator
-from bfcviz.allocator.sub_allocators.cuda_driver import Driver
+from bfcviz.allocator import cuda_driver
+from bfcviz.allocator.cuda import Sharing, VirtualSubAllocator
+from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
 
 
