@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from bfcviz.cli import view
-from bfcviz.errors import BfcvizError
 from bfcviz.events.storage.folder import await_recording, has_begun, has_several
 from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.live.recorded_process import CLAIM
@@ -68,19 +67,16 @@ def prepare(_file: str) -> None:
 def dashboard(file: str, theme: str) -> Any:
     """Make the page of `bfcviz attach`: of one process, of all that record there, or of TensorFlow's windows.
 
-    None after an error, which is printed.
+    Raises:
+        BfcvizError: nothing there can be shown.
     """
     from bfcviz.dashboard.live import follow  # noqa: PLC0415  the server needs no widgets
     from bfcviz.watching.dashboards import follow_workers  # noqa: PLC0415
 
     path = Path(file)
-    try:
-        if _has_windows(path):
-            return _newest_window_view(path, theme)
-        return follow_workers(path, theme=theme) if has_several(path) else follow(file, wait_s=0, theme=theme)
-    except BfcvizError as error:
-        say(f"bfcviz: error: {error}")
-        return None
+    if _has_windows(path):
+        return _newest_window_view(path, theme)
+    return follow_workers(path, theme=theme) if has_several(path) else follow(file, wait_s=0, theme=theme)
 
 
 def _can_attach(path: Path) -> bool:

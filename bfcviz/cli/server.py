@@ -1,6 +1,13 @@
-"""A server for one page: Voila on a notebook of one cell, of which it shows only the output.
+"""A server for one page: Voila's scripts and kernels, without its notebook.
 
-The page can send messages to its widgets; it cannot run code. It loads nothing from other servers.
+The kernel makes the page's widgets when it starts, so nothing waits for a cell to be run. The page can send messages to
+its widgets; it cannot run code. It loads nothing from other servers.
+
+::
+
+    server    | listen, start the kernel | send the page | wait for the kernel, answer |
+    kernel         | import, make the widgets ........................... | send all widgets |
+    page                                 | first screen | run scripts, ask for the kernel | draw the figures |
 """
 
 import asyncio
@@ -14,11 +21,11 @@ import signal
 import sys
 import tempfile
 import webbrowser
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial, wraps
+from functools import cache, cached_property, partial, wraps
 from hashlib import sha256
 from html import escape
 from itertools import product
@@ -28,11 +35,12 @@ from typing import Any, Final
 
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
-from tornado.web import HTTPError, RequestHandler, StaticFileHandler
+from jupyter_core.utils import ensure_async
+from tornado.web import HTTPError, RequestHandler, StaticFileHandler, authenticated
 from traitlets.config import Config
 
 from bfcviz.cli.page_scripts import ENTRY, first_scripts
-from bfcviz.cli.standby import Standby
+from bfcviz.cli.standby import KernelRequest, Standby
 from bfcviz.errors import BfcvizError
 from bfcviz.terminal import say
 
@@ -42,6 +50,8 @@ _GRAMMAR: Final = "rfc3987_syntax"
 sys.modules.setdefault(_GRAMMAR, None)  # type: ignore[arg-type]  # Python then refuses to import it
 from jupyter_server.auth.decorator import allow_unauthenticated  # noqa: E402
 from jupyter_server.auth.logout import LogoutHandler  # noqa: E402
+from jupyter_server.base.handlers import JupyterHandler  # noqa: E402
+from jupyter_server.services.kernels.handlers import KernelHandler  # noqa: E402
 from voila.app import Voila  # noqa: E402
 from voila.paths import collect_static_paths  # noqa: E402
 from voila.tornado.handler import TornadoVoilaHandler  # noqa: E402
@@ -56,68 +66,72 @@ _IDLE_S: Final = 600
 _MAX_SOCKET_FOLDER: Final = 36
 """Longest path of a folder, in characters, whose socket names are valid on every system (at most 104)."""
 
-# Voila's template without what it loads from other servers: icons (its script contains them), MathJax, Mermaid; without
-# its spinner, in whose place is the opening of the page; and without its script and configuration, which the opening
-# has. Only the number of the kernel is missing there: what the configuration lacks is looked for in the `body`.
-_TEMPLATE: Final = """\
-{%- extends 'voila/templates/lab/index.html.j2' -%}
-{%- block notebook_css -%}
-{{ resources.include_js("static/voila-style.js") }}
-{{ super.super() }}
-{%- endblock notebook_css -%}
-{%- block html_head_js_mermaidjs -%}{%- endblock html_head_js_mermaidjs -%}
-{%- block any_cell scoped -%}
-<script>document.body.dataset.kernelId = {{ kernel_id | tojson }};</script>
-{{ super() }}
-{%- endblock any_cell -%}
-{%- block body_footer -%}
-</div></div>
-<script>window.voila_finish();</script>
-{{ super.super() }}
-{%- endblock body_footer -%}
-"""
-
-_NO_SPINNER: Final = "{% macro css() %}{% endmacro %}{% macro html() %}{% endmacro %}"
-
-# The first bytes of the page: what covers it until the first figure, or a text, is there. Voila's own document follows
-# in the same answer once the kernel is there: HTML adds the attributes of a second `body` to the first, and ignores a
-# second doctype, `html` and `head` (13.2.6.4.7 of its standard), so the browser shows these bytes as they come.
+# The first bytes of the page: what covers it until the first figure is there. The browser shows them as they come.
 _OPENING: Final = """\
 <!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>bfcviz</title><style>
+<html lang="en"><head><meta charset="utf-8"><title>bfcviz</title><link rel="icon" href="data:;base64,="><style>
 #bfcviz-first-screen{position:fixed;inset:0;z-index:100;overflow:auto;padding:16px 24px;
   font:13px/1.4 system-ui,sans-serif}
 [data-jp-theme-light="true"] #bfcviz-first-screen{background:#fff;color:#222}
 [data-jp-theme-light="false"] #bfcviz-first-screen{background:#111;color:#ddd}
 #bfcviz-first-screen>p{margin:12px 0 0 19px;opacity:.75}
-</style></head><body data-jp-theme-light="LIGHT">
+</style></head>
+<body class="jp-Notebook theme-THEME" data-base-url="/voila/" data-voila="voila" data-jp-theme-light="LIGHT"
+  data-jp-theme-name="JupyterLab NAME">
 <div id="bfcviz-first-screen">SCREEN<p role="status">The interactive view is loading ...</p></div>
 <script>
 new MutationObserver((_, observer) => {
-  if (!document.querySelector("LIVE, .jp-RenderedText")) return;
+  if (!document.querySelector("LIVE")) return;
   observer.disconnect();
   document.getElementById("bfcviz-first-screen").remove();
 }).observe(document.documentElement, { childList: true, subtree: true });
+function bfcviz_failed(why) {
+  const line = document.querySelector("#bfcviz-first-screen [role=status]");
+  line?.setAttribute("role", "alert");
+  line?.replaceChildren(`The interactive view did not start (${why}).`);
+}
 </script>
 """
 
-_SCRIPTS: Final = """\
+# The rest of the page. Voila's script reads the configuration, and shows the widget that the last script names.
+_REST: Final = """\
 <script id="jupyter-config-data" type="application/json">CONFIG</script>
 <script>
 globalThis.PlotlyConfig = { MathJaxConfig: "local" };
 globalThis.bfcvizPlotly = new Map(); // see bfcviz/dashboard/figure_widget.js
+globalThis.voila_finish = () => {};
 {
-  let begin = () => {
-    begin = () => {};
-    const [plotly] = ["PLOTLY.js", "FIRST.js"].map((src) =>
-      document.head.appendChild(Object.assign(document.createElement("script"), { src })));
-    plotly.addEventListener("load", () => bfcvizPlotly.set("DIGEST", Plotly));
+  const listen = addEventListener; // Voila begins when the page has loaded, which may be long ago
+  globalThis.addEventListener = (type, react, ...options) =>
+    type === "load" && document.readyState === "complete" ? setTimeout(react) : listen(type, react, ...options);
+  const add = (name, attributes) => document.head.appendChild(Object.assign(document.createElement(name), attributes));
+  const begin = () => {
+    for (const href of STYLES) add("link", { rel: "stylesheet", href });
+    const [plotly] = SCRIPTS.map((src) => add("script", { src })).slice(-1);
+    const load = (done, fail) => Object.assign(plotly, { onload: () => done(Plotly), onerror: () => fail("?") });
+    bfcvizPlotly.set("DIGEST", new Promise(load));
   };
-  requestAnimationFrame(() => setTimeout(() => begin())); // the first screen is painted before
-  document.addEventListener("DOMContentLoaded", () => begin()); // a hidden page paints nothing
+  if (document.hidden) begin(); // it paints nothing
+  else requestAnimationFrame(() => setTimeout(begin)); // the first screen is painted before
 }
+addEventListener("load", async () => { // before, the browser would wait for the answer to end loading the page
+  const answer = await fetch("KERNEL");
+  if (!answer.ok) bfcviz_failed((await answer.json()).message);
+});
 </script>
+<div id="rendered_cells"><div class="jp-Cell jp-CodeCell jp-Notebook-cell jp-mod-noInput">
+<div class="jp-Cell-outputWrapper"><div class="jp-OutputArea jp-Cell-outputArea"><div class="jp-OutputArea-child">
+<script type="application/vnd.voila.cell-output+json">OUTPUT</script>
+</div></div></div></div></div>
+</body></html>
 """
+
+# In place of MathJax, which is 16 scripts and takes a `$` in names of the user for the begin of a formula. An address
+# makes Voila use its plugin for MathJax 2, which adds a `?` to it.
+_NO_MATHJAX: Final = (
+    "data:text/javascript,"
+    "globalThis.MathJax={Hub:{Config(){},Configured(){},Queue(){},Register:{StartupHook(){}}}}//"
+)
 
 _EXTENSIONS: Final = ("@jupyter-widgets/jupyterlab-manager", "anywidget")
 """The extensions of JupyterLab that the page needs beside Voila's own."""
@@ -169,49 +183,59 @@ def opening(first_screen: str, theme: str) -> str:
         first_screen: what it shows until its figures are there, as HTML.
         theme: `light` or `dark`.
     """
-    light = "true" if theme == "light" else "false"
-    live = ".js-plotly-plot .main-svg" if first_screen else ".jupyter-widgets"
-    return _OPENING.replace("LIGHT", light, 1).replace("LIVE", live, 1).replace("SCREEN", first_screen, 1)
+    words = {
+        "THEME": theme,
+        "LIGHT": "true" if theme == "light" else "false",
+        "NAME": theme.capitalize(),
+        "LIVE": ".js-plotly-plot .main-svg" if first_screen else ".jupyter-widgets",
+    }
+    before, after = _OPENING.split("SCREEN")
+    return _filled(before, words) + first_screen + _filled(after, words)
 
 
-def _kernel_failure_script(error: Exception) -> str:
-    """What follows the first bytes of the page where its kernel does not start."""
-    why = f"The interactive view did not start ({type(error).__name__}: {error}). The terminal says more."
-    script = """<script>
-const line = document.querySelector("#bfcviz-first-screen [role=status]");
-line.setAttribute("role", "alert");
-line.textContent = WHY;
-</script>"""
-    return script.replace("WHY", json.dumps(why).replace("<", "\\u003c"), 1)
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    """The text with each of these words replaced where it stands alone."""
+    return re.sub(r"\b[A-Z]+\b", lambda found: words.get(found[0], found[0]), text)
+
+
+def _script_json(value: object) -> str:
+    """JSON that cannot end the script element around it."""
+    return json.dumps(value).replace("<", "\\u003c")
 
 
 class PageServer(Voila):  # type: ignore[misc]
     """Voila that prints its address once it listens, and reads no settings of the user.
 
     Args:
-        home: the server's own folder; in `templates`, its `index.html.j2` takes precedence over Voila's.
+        home: the server's own folder.
         config: the configuration of Voila and its parts.
-        first_bytes: those of the page, sent before its kernel starts.
+        first_bytes: those of the page, sent before its kernel is there.
+        shown: kernel -> what ends with an error, or none, once its widgets are there.
         browser_wanted: whether to open a browser on the page.
+
+    Attributes:
+        first_bytes, shown: as given.
     """
 
-    def __init__(self, home: Path, config: Config, first_bytes: str, *, browser_wanted: bool) -> None:
+    def __init__(
+        self, home: Path, config: Config, first_bytes: str, shown: "_Shown", *, browser_wanted: bool
+    ) -> None:
         super().__init__(config=config)
-        self._home, self._first_bytes, self._browser_wanted = home, first_bytes, browser_wanted
-
-    def setup_template_dirs(self) -> None:
-        """Find the templates, this server's first."""
-        super().setup_template_dirs()
-        self.template_paths.insert(0, str(self._home / "templates"))
+        self.first_bytes, self.shown = first_bytes, shown
+        self._home, self._browser_wanted = home, browser_wanted
+        self._first_kernel: asyncio.Task[str] | None = None
+        self._with_page: set[str] = set()  # kernels
 
     def load_config_file(self, *_args: object, **_kwargs: object) -> None:
         """Do nothing: a voila.py in the current folder must not run."""
 
     def launch_browser(self) -> None:
-        """Print the address of the page; called once the server listens."""
+        """Print the address of the page, and start its kernel; called once the server listens."""
         host = f"[{self.ip}]" if ":" in self.ip else self.ip
         address = f"http://{host}:{self.port}/" + (f"?token={self.token}" if self.token else "")
-        _stop_at_signals(asyncio.get_event_loop())
+        loop = asyncio.get_event_loop()
+        _stop_at_signals(loop)
+        self._first_kernel = loop.create_task(self._start_kernel())
         say(f"Showing {address}", "Press Ctrl-C to stop.")
         if not self._browser_wanted:
             return
@@ -229,21 +253,68 @@ class PageServer(Voila):  # type: ignore[misc]
     def init_handlers(self) -> list[Any]:
         """Voila's routes, repaired where they would fail, with this page and with its scripts below their digest."""
         static = f"{self.base_url}voila/static/"
-        digest = _scripts_digest(self.static_paths)
-        self.voila_configuration.page_config_hook = lambda config, **_: {
-            **config,
-            "fullStaticUrl": f"{static}{digest}",
-        }
-        page = {"first_bytes": self._first_bytes}
         found: list[Any] = [(f"{self.base_url}{_OWN}/([0-9a-f]+).js", _OwnScript)]
         for pattern, handler, *rest in super().init_handlers():
             if handler is TornadoVoilaHandler:
-                found.append((pattern, _Page, {**rest[0], **page}))
-                continue
-            if pattern == f"{static}(.*)":
-                found.append((f"{static}{digest}/(.*)", _repaired_route_handler(handler), *rest))
-            found.append((pattern, _repaired_route_handler(handler), *rest))
+                found.append((pattern, _Page, {"server": self}))
+            elif handler is KernelHandler:
+                found.append((pattern, _Kernel, {"server": self}))
+            else:
+                if pattern == f"{static}(.*)":
+                    found.append((f"{self._static}/(.*)", _repaired_route_handler(handler), *rest))
+                found.append((pattern, _repaired_route_handler(handler), *rest))
         return found
+
+    @cached_property
+    def _static(self) -> str:
+        """Where the scripts are that a browser may keep for ever."""
+        return f"{self.base_url}voila/static/{_scripts_digest(self.static_paths)}"
+
+    async def _start_kernel(self) -> str:
+        started: str = await ensure_async(self.kernel_manager.start_kernel(kernel_name="python3", path=""))
+        return started
+
+    async def _started_first_kernel(self) -> str | None:
+        """The kernel that was started before a page asked for it; None: that failed."""
+        first = self._first_kernel
+        if first is None:
+            return None
+        await asyncio.wait([first])
+        return None if first.exception() else first.result()
+
+    def stop(self) -> None:
+        """End all kernels; one that starts must have started, else it cannot be ended."""
+        asyncio.get_event_loop().run_until_complete(self._started_first_kernel())
+        super().stop()
+
+    async def rest_of_page(self) -> str:
+        """What follows the first bytes: it names the kernel, which may not be ready yet."""
+        kernel = await self._started_first_kernel()
+        if (
+            kernel is None or kernel in self._with_page or kernel not in self.kernel_manager
+        ):  # it waited too long
+            kernel = await self._start_kernel()
+        self._with_page.add(kernel)
+        scripts, theme = await asyncio.wrap_future(page_scripts()), self.voila_configuration.theme
+        config = get_page_config(self.base_url, self.app.settings, self.log, self.voila_configuration)
+        mathjax = {"fullMathjaxUrl": _NO_MATHJAX, "mathjaxConfig": ""}
+        config |= {"kernelId": kernel, "jupyterLabTheme": theme, "fullStaticUrl": self._static, **mathjax}
+        extensions = config["fullLabextensionsUrl"]
+        entries = [f"{extensions}/{each['name']}/{each['load']}" for each in config["federated_extensions"]]
+        own = [f"{self.base_url}{_OWN}/{each}.js" for each in (scripts.first, scripts.plotly)]
+        view = {"model_id": kernel, "version_major": 2, "version_minor": 0}
+        words = {
+            "CONFIG": _script_json(config),
+            "SCRIPTS": _script_json([f"{self._static}/voila-style.js", *own]),
+            "STYLES": _script_json([f"{self._static}/{name}.css" for name in ("index", f"theme-{theme}")]),
+            "DIGEST": scripts.plotly,
+            "KERNEL": f"{self.base_url}api/kernels/{kernel}",
+            "OUTPUT": _script_json(
+                {"data": {"application/vnd.jupyter.widget-view+json": view}, "metadata": {}}
+            ),
+        }
+        hints = [f'<link rel="preload" as="script" href="{escape(each)}">\n' for each in entries]
+        return "".join(hints) + _filled(_REST, words)
 
     def _handle_signal_stop(self, *_: object) -> None:
         """Stop at SIGTERM as at Ctrl-C; Voila's own handler needs a running loop."""
@@ -274,44 +345,46 @@ def _redirect_page(folder: Path, address: str) -> str:
     return page.as_uri()
 
 
-class _Page(TornadoVoilaHandler):  # type: ignore[misc]
-    """The page: its first bytes, and Voila's document once the kernel is there."""
+class _Page(JupyterHandler):
+    """The page: its first bytes, and the rest once there is a kernel."""
 
-    def initialize(self, first_bytes: str, **options: Any) -> None:
-        super().initialize(**options)
-        self._first_bytes = first_bytes
+    write_error = RequestHandler.write_error
 
-    async def get_generator(self, path: str | None = None) -> AsyncIterator[str]:
-        if not path:  # any other is redirected
-            self.set_header("Content-Type", "text/html; charset=utf-8")
-            self.set_header("Cache-Control", "no-store")
-            yield self._first_bytes
+    def initialize(self, server: PageServer) -> None:
+        self._server = server
+
+    @authenticated
+    async def get(self, path: str) -> None:
+        if path:
+            raise HTTPError(404)
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.set_header("Cache-Control", "no-store")
+        _ = self.xsrf_token  # sets the cookie that a page needs to end its kernel
+        self.write(self._server.first_bytes)
+        await self.flush()
         try:
-            if not path:
-                yield self._scripts()
-            async for piece in super().get_generator(path):
-                yield piece
-        except Exception as error:  # of any kind: what follows must say it
-            if path:
-                raise
+            rest = await self._server.rest_of_page()
+        except Exception as error:  # of any kind: the page must say it
             self.log.exception("the kernel of the page did not start")
-            yield _kernel_failure_script(error)
+            why = f"{type(error).__name__}: {error}; the terminal says more"
+            rest = f"<script>bfcviz_failed({_script_json(why)});</script>"
+        self.finish(rest)
 
-    def _scripts(self) -> str:
-        """The scripts of the page, as HTML; they need the configuration of the page."""
-        configuration = self.voila_configuration
-        config = get_page_config(self.base_url, self.settings, self.log, configuration)
-        config = configuration.page_config_hook(config)
-        own, found = f"{self.base_url}{_OWN}/", page_scripts().result()
-        scripts = _SCRIPTS.replace("PLOTLY", own + found.plotly, 1).replace("FIRST", own + found.first, 1)
-        scripts = scripts.replace("DIGEST", found.plotly, 1)
-        scripts = scripts.replace("CONFIG", json.dumps(config).replace("<", "\\u003c"), 1)
-        entries = [f"{each['name']}/{each['load']}" for each in config["federated_extensions"]]
-        hints = [
-            f'<link rel="preload" as="script" href="{escape(config["fullLabextensionsUrl"])}/{escape(each)}">\n'
-            for each in entries
-        ]
-        return "".join([*hints, scripts])
+
+class _Kernel(KernelHandler):
+    """What the page asks first about its kernel: the answer comes once its widgets are there."""
+
+    def initialize(self, server: PageServer) -> None:
+        self._server = server
+
+    @authenticated
+    async def get(self, kernel_id: str) -> None:
+        shown = self._server.shown.get(kernel_id)
+        if shown is not None and (error := await asyncio.shield(shown)):
+            self.set_status(500)
+            self.finish({"message": error})
+        else:
+            await ensure_async(super().get(kernel_id))
 
 
 _OWN: Final = "bfcviz"
@@ -442,11 +515,10 @@ def is_loopback(ip: str) -> bool:
         return ip == "localhost"
 
 
-def serve(code: str, address: Address, standby: Standby, *, theme: str, browser: bool) -> None:
-    """Serve the page that `code` shows until Ctrl-C, SIGTERM or SIGHUP; leaves no process and no file.
+def serve(address: Address, standby: Standby, *, theme: str, browser: bool) -> None:
+    """Serve the page of the standby until Ctrl-C, SIGTERM or SIGHUP; leaves no process and no file.
 
     Args:
-        code: the Python code of the one cell.
         address: the address to serve at.
         standby: becomes the first kernel.
         theme: `light` or `dark`.
@@ -457,14 +529,12 @@ def serve(code: str, address: Address, standby: Standby, *, theme: str, browser:
     """
     with _stopped_by_signals(), tempfile.TemporaryDirectory(prefix="bfcviz-view-") as folder:
         home = Path(folder)
-        notebook, templates = home / "bfcviz.ipynb", home / "templates"
-        notebook.write_text(json.dumps(notebook_of(code)), encoding="utf-8")
-        templates.mkdir()
-        (templates / "index.html.j2").write_text(_TEMPLATE, encoding="utf-8")
-        (templates / "spinner.macro.html.j2").write_text(_NO_SPINNER, encoding="utf-8")
+        notebook = home / "bfcviz.ipynb"
+        notebook.touch()  # without one Voila shows the folder
         config = settings(home, address, theme)
-        _use_server_provisioner(standby)
-        server = PageServer(home, config, opening(standby.first_screen, theme), browser_wanted=browser)
+        shown: _Shown = {}
+        _use_server_provisioner(standby, shown)
+        server = PageServer(home, config, opening(standby.first_screen, theme), shown, browser_wanted=browser)
         # Jupyter's server and Tornado use different units for pings, and Tornado warns about it.
         logging.getLogger("tornado.general").setLevel(logging.ERROR)
         asyncio.set_event_loop(asyncio.new_event_loop())
@@ -497,7 +567,6 @@ def settings(home: Path, address: Address, theme: str) -> Config:
             },
             "VoilaConfiguration": {
                 "theme": theme,
-                "strip_sources": True,
                 "allow_template_override": "NO",
                 "allow_theme_override": "NO",
                 "file_allowlist": [],
@@ -512,49 +581,57 @@ def settings(home: Path, address: Address, theme: str) -> Config:
     )
 
 
-def notebook_of(code: str) -> dict[str, object]:
-    """A notebook of one cell, as JSON values."""
-    cell = {"cell_type": "code", "id": "page", "source": code, "metadata": {}, "outputs": []}
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    return {
-        "cells": [{**cell, "execution_count": None}],
-        "metadata": {"kernelspec": kernel, "title": "bfcviz"},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
-
-
 # ------------------------------------------------------------------------------
-# Lets the standby become the first kernel of a server.
+# Starts kernels that make the widgets of their page.
 
 _NAME = "local-provisioner"  # the one of every kernel that names no other
 
+_Shown = dict[str, "asyncio.Future[str]"]
+
 
 class ServerProvisioner(LocalProvisioner):  # type: ignore[misc]
-    """Starts the kernels of the page's server: by the standby, if it is there, else as Jupyter does.
+    """Starts the kernels of the page's server.
 
     Args:
-        standby: it.
+        standby: becomes the first one.
+        shown: kernel -> why its widgets cannot be made, or "" once they are there.
         options: those of the base class.
     """
 
-    def __init__(self, standby: Standby, **options: Any) -> None:
+    def __init__(self, standby: Standby, shown: _Shown, **options: Any) -> None:
         super().__init__(**options)
-        self._standby = standby
+        self._standby, self._shown = standby, shown
 
     async def launch_kernel(self, cmd: list[str], **options: Any) -> KernelConnectionInfo:
         """Start the kernel of the command line `python -m ipykernel_launcher ...`."""
-        arguments = cmd[cmd.index("ipykernel_launcher") + 1 :]
-        process = self._standby.become_kernel(arguments, options.get("env", os.environ), options.get("cwd"))
-        if process is None:
+        if self.kernel_id in self._shown:  # it failed, and what it failed at is not tried again
             return await super().launch_kernel(cmd, **options)
+        arguments = cmd[cmd.index("ipykernel_launcher") + 1 :]
+        request = KernelRequest(
+            self.kernel_id, arguments, {**options.get("env", os.environ)}, options.get("cwd")
+        )
+        standby = self._standby
+        if (process := standby.become_kernel(request)) is None:
+            standby = standby.again()
+            process = standby.become_kernel(request)
+        self._shown[self.kernel_id] = standby.shown()
+        if process is None:
+            raise BfcvizError("the process of the kernel ended at once")
         self.process, self.pid, self.pgid = process, process.pid, os.getpgid(process.pid)
         return self.connection_info
 
+    async def send_signal(self, signum: int) -> None:
+        """Send a signal; an interrupt, which comes before each shutdown, ends a process that is no kernel yet."""
+        shown = self._shown.get(self.kernel_id)
+        is_early = signum == signal.SIGINT and shown is not None and not shown.done()
+        await super().send_signal(signal.SIGKILL if is_early else signum)
 
-def _use_server_provisioner(standby: Standby) -> None:
+
+def _use_server_provisioner(standby: Standby, shown: _Shown) -> None:
     """Let the next kernel of this server be the standby."""
     value = f"{ServerProvisioner.__module__}:{ServerProvisioner.__name__}"
     # What the factory holds of each provisioner: an entry point.
-    entry: Any = SimpleNamespace(name=_NAME, value=value, load=lambda: partial(ServerProvisioner, standby))
+    entry: Any = SimpleNamespace(
+        name=_NAME, value=value, load=lambda: partial(ServerProvisioner, standby, shown)
+    )
     KernelProvisionerFactory.instance().provisioners[_NAME] = entry

@@ -2,20 +2,23 @@
 
 ::
 
-    server    start standby | import Voila ........... | listen | page asks for a kernel
-    standby    read the file | import plotly, IPython ... | wait |  be that kernel
+    server    start standby | import Voila ........... | listen, ask for a kernel | a page asks for it
+    standby    read the file | import plotly, IPython ... | be that kernel, make the page's widgets ... | answer
 
 The standby reports whether the file can be read, and its verdict and first screen, in one line of JSON on its standard
-output. It then waits for one line of JSON on its standard input: the arguments, environment and folder of the kernel.
-It ends if there is none.
+output. It then waits for one line of JSON on its standard input, a `KernelRequest`, and ends if there is none. Once the
+kernel has made the widgets, another line says so, or why not.
 """
 
+import asyncio
 import gc
 import json
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,32 +28,62 @@ from bfcviz.errors import BfcvizError
 _PACKAGE_HOME = str(Path(__file__).parents[2])
 
 
+@dataclass(frozen=True)
+class KernelRequest:
+    """What a standby needs to be a kernel.
+
+    Attributes:
+        view: the model of the widget that the page shows.
+        arguments: those of `ipykernel_launcher`.
+        environment, folder: of the process; None: where it is.
+    """
+
+    view: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    folder: str | None
+
+
 class Standby:
     """The standby as a process: it reads the file while the server starts, then becomes a kernel.
 
     Args:
-        module: a module with `prepare(file)`, called before the report, and what the page needs.
+        module: a module with `prepare(file)`, called before the report, and `dashboard(file, *options)`.
         file: the file to read.
+        options: of the dashboard.
+        prepares: whether it prepares, and reports.
 
     Attributes:
         headline: the verdict in one line; "": there is none, also before `check`.
         first_screen: what a page shows until its kernel is ready, as HTML; "": nothing, also before `check`.
     """
 
-    def __init__(self, module: str, file: str) -> None:
+    def __init__(self, module: str, file: str, options: Sequence[str] = (), *, prepares: bool = True) -> None:
         self.headline = self.first_screen = ""
-        code = (
-            f"import sys; sys.path.append({_PACKAGE_HOME!a})\n"
-            "from bfcviz.cli.standby import stand_by\n"
-            f"stand_by({module!a}, {str(Path(file).absolute())!a})"
-        )
-        self._process: subprocess.Popen[bytes] | None = subprocess.Popen(  # noqa: S603  our own code
-            [sys.executable, "-P", "-c", code],
+        self._module, self._file, self._options = module, str(Path(file).absolute()), tuple(options)
+        self._unread = prepares  # the report
+        process = subprocess.Popen(  # noqa: S603  our own code
+            [sys.executable, "-P", "-c", self.code(prepares=prepares)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the server
             env={**os.environ, "JPY_PARENT_PID": str(os.getpid())},  # IPython ends with its parent
         )
+        self._process: subprocess.Popen[bytes] | None = process
+        self._reports: Any = process.stdout
+
+    def code(self, *, prepares: bool) -> str:
+        """The Python code of the process; it contains file and options as literals, never as code."""
+        what = ", ".join(map(ascii, (self._module, self._file, self._options)))
+        return (
+            f"import sys; sys.path.append({_PACKAGE_HOME!a})\n"
+            "from bfcviz.cli.standby import stand_by\n"
+            f"stand_by({what}, prepares={prepares})"
+        )
+
+    def again(self) -> "Standby":
+        """Another one, to be the kernel of another page; the file was checked."""
+        return Standby(self._module, self._file, self._options, prepares=False)
 
     def check(self) -> None:
         """Wait for the report.
@@ -59,10 +92,10 @@ class Standby:
             BfcvizError: the file cannot be read; the text is that of the error.
         """
         process = self._process
-        if process is None or process.stdout is None or process.stdout.closed:
+        if process is None or not self._unread:
             return
-        with process.stdout as pipe:
-            line = pipe.readline()
+        self._unread = False
+        line = self._reports.readline()
         if not line:
             raise BfcvizError(f"the process that reads the file ended with exit status {process.wait()}")
         report = json.loads(line)
@@ -70,10 +103,8 @@ class Standby:
             raise BfcvizError(report["error"])
         self.headline, self.first_screen = report["shown"]
 
-    def become_kernel(
-        self, arguments: Sequence[str], environment: Mapping[str, str], folder: str | None
-    ) -> "subprocess.Popen[bytes] | None":
-        """Let it be a kernel with these arguments of `ipykernel_launcher`.
+    def become_kernel(self, request: KernelRequest) -> "subprocess.Popen[bytes] | None":
+        """Let it be a kernel.
 
         Returns:
             The process, which now is the caller's; None if there is none: it became a kernel before, or ended.
@@ -81,15 +112,28 @@ class Standby:
         process = self._process
         if process is None or process.stdin is None:
             return None
-        request = {"arguments": [*arguments], "environment": {**environment}, "folder": folder}
         try:
             with process.stdin as pipe:
-                pipe.write(json.dumps(request).encode() + b"\n")
+                pipe.write(json.dumps(asdict(request)).encode() + b"\n")
         except BrokenPipeError:
             self.end()
             return None
         self._process = None
         return process
+
+    def shown(self) -> "asyncio.Future[str]":
+        """Becomes "" once the kernel has made the widgets, or why it cannot."""
+        loop, reports = asyncio.get_running_loop(), self._reports
+        found: asyncio.Future[str] = loop.create_future()
+
+        def read() -> None:
+            loop.remove_reader(reports)
+            with reports:
+                line = reports.readline()
+            found.set_result(json.loads(line) if line else "its process has ended")
+
+        loop.add_reader(reports, read)
+        return found
 
     def end(self) -> None:
         """End it, if it did not become a kernel."""
@@ -100,35 +144,58 @@ class Standby:
                 pass
 
 
-def stand_by(module: str, file: str) -> None:
+def stand_by(module: str, file: str, options: Sequence[str], *, prepares: bool) -> None:
     """Read the file, report, import what a page needs, wait for the request, be the kernel."""
     gc.disable()  # what is imported and read here stays: searching it for garbage, again and again, finds none
-    error, shown = None, None
-    try:
-        shown = import_module(module).prepare(file)
-    except BfcvizError as found:
-        error = str(found)
-    report = os.dup(1)
-    os.dup2(2, 1)  # what the kernel prints goes where the server's errors go; the pipe ends with the report
-    with os.fdopen(report, "w") as pipe:
-        pipe.write(json.dumps({"error": error, "shown": shown or ("", "")}) + "\n")
-    if error is not None:
+    reports = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the kernel prints goes where the server's errors go
+    view = import_module(module)
+    if prepares and not _prepare(view, file, reports):
         return
     import_module("bfcviz.dashboard.inspector")
+    import_module("bfcviz.dashboard.figure_widget").PlotlyScript.pages_have_it = True  # from the server
     kernelapp: Any = import_module("ipykernel.kernelapp")
     line = sys.stdin.readline()
     if not line:
         return
-    request = json.loads(line)
+    request = KernelRequest(**json.loads(line))
     os.environ.clear()
-    os.environ.update(request["environment"])
-    if request["folder"]:
-        os.chdir(request["folder"])
-    sys.argv = ["ipykernel_launcher", *request["arguments"]]
+    os.environ.update(request.environment)
+    if request.folder:
+        os.chdir(request.folder)
+    sys.argv = ["ipykernel_launcher", *request.arguments]
     kernel = kernelapp.IPKernelApp.instance()
     kernel.initialize()
+    widgets: Any = import_module("ipywidgets")
     # ipywidgets found no kernel when it was imported. Without this a page asks for the state of each widget alone.
-    import_module("ipywidgets").register_comm_target()
-    gc.freeze()
-    gc.enable()
+    widgets.register_comm_target()
+
+    def show() -> None:
+        error = ""
+        try:
+            shown = view.dashboard(file, *options)
+            widgets.Box([shown], layout={"display": "contents"}, model_id=request.view)
+        except BfcvizError as found:
+            error = str(found)
+        except Exception as found:  # noqa: BLE001  of any kind: the page must say it
+            error = f"{type(found).__name__}: {found}"
+            traceback.print_exc(file=sys.__stderr__)
+        with reports:
+            reports.write(json.dumps(error) + "\n")
+        gc.freeze()
+        gc.enable()
+
+    import_module("tornado.ioloop").IOLoop.current().add_callback(show)  # before the first message of a page
     kernel.start()
+
+
+def _prepare(view: Any, file: str, reports: Any) -> bool:
+    """Prepare the view of the file and report; False: it cannot be read."""
+    error, shown = None, None
+    try:
+        shown = view.prepare(file)
+    except BfcvizError as found:
+        error = str(found)
+    reports.write(json.dumps({"error": error, "shown": shown or ("", "")}) + "\n")
+    reports.flush()
+    return error is None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bfcviz.cli.command import add_kinds, add_more_files
-from bfcviz.errors import BfcvizError, MissingExtra
+from bfcviz.errors import MissingExtra
 from bfcviz.terminal import say
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from bfcviz.exporters.card import OpeningCard
 
 _LOOPBACK = "127.0.0.1"
-_PACKAGE_HOME = str(Path(__file__).parents[2])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +89,9 @@ def serve_view(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -
     """
     from bfcviz.cli.standby import Standby  # noqa: PLC0415  before the server, which takes long to import
 
-    standby = Standby(module, arguments.file)
+    kinds = getattr(arguments, "kinds", None)
+    options = [arguments.theme] if kinds is None else [arguments.theme, str(Path(kinds).absolute())]
+    standby = Standby(module, arguments.file, options)
     say(
         f"Reading {', '.join(Path(each).name for each in arguments.file.split(_SEPARATOR))} ...",
         file=sys.stderr,
@@ -108,7 +109,6 @@ def serve_view(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -
                 f"Anyone who can reach {arguments.ip} can open this page: it needs no token.", file=sys.stderr
             )
         serve(
-            page_code(arguments.file, arguments.theme, module, getattr(arguments, "kinds", None)),
             Address(arguments.ip, arguments.port, token),
             standby,
             theme=arguments.theme,
@@ -116,20 +116,6 @@ def serve_view(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -
         )
     finally:
         standby.end()
-
-
-def page_code(file: str, theme: str, module: str = "bfcviz.cli.view", kinds: str | None = None) -> str:
-    """The Python code that the kernel of `bfcviz view` runs: it calls `dashboard` of a module.
-
-    The code contains `file`, `theme` and `kinds`, a file of rules, as literals, never as code.
-    """
-    more = "" if kinds is None else f", {str(Path(kinds).absolute())!a}"
-    path = ascii(str(Path(file).absolute()))
-    return (
-        f"import sys; sys.path.append({_PACKAGE_HOME!a})\n"
-        f"from {module} import dashboard\n"
-        f"dashboard({path}, {theme!a}{more})"
-    )
 
 
 _SEPARATOR = "\n"
@@ -169,28 +155,23 @@ def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
 
     Of several ranks the table of all, and the Inspector of the worst. `kinds` is a file of rules for kinds of memory.
 
-    None after an error, which is printed: the file may have changed since it was checked.
+    Raises:
+        BfcvizError: the file cannot be read: it may have changed since it was checked.
     """
     from bfcviz.dashboard import Inspector  # noqa: PLC0415  the server needs no widgets
     from bfcviz.model.kinds import use_kinds  # noqa: PLC0415
     from bfcviz.model.navigation import opening  # noqa: PLC0415
 
-    try:
-        ranks = _prepared_ranks.pop(file, None) or _ranks_to_view(file)
-        if ranks is not None:
-            from bfcviz.dashboard.ranks_view import RanksView  # noqa: PLC0415
+    ranks = _prepared_ranks.pop(file, None) or _ranks_to_view(file)
+    if ranks is not None:
+        from bfcviz.dashboard.ranks_view import RanksView  # noqa: PLC0415
 
-            use_kinds(ranks.trace, kinds)
-            return RanksView(ranks, theme=theme)
-        trace = _trace_to_view(file)
-        use_kinds(trace, kinds)
-        pool, step = opening(trace)
-        inspector = Inspector(trace, step=step, pool=pool, theme=theme)
-    except BfcvizError as error:
-        say(f"bfcviz: error: {error}")
-        return None
-    inspector.with_first_screen = False  # the page has it
-    return inspector
+        use_kinds(ranks.trace, kinds)
+        return RanksView(ranks, theme=theme)
+    trace = _trace_to_view(file)
+    use_kinds(trace, kinds)
+    pool, step = opening(trace)
+    return Inspector(trace, step=step, pool=pool, theme=theme)
 
 
 def _ranks_to_view(file: str) -> "RankSet | None":

@@ -42,20 +42,27 @@ import_renderers()  # before the widget, which needs them
 
 
 @cache
-def _packed_widget_module() -> tuple[bytes, str]:
-    """Plotly's script as an ECMAScript module that leaves the page's own Plotly alone, as gzip; the script's digest."""
-    script = plotly_script()
-    module = f"{script}\nexport default Plotly;\n"
-    return gzip.compress(module.encode(), mtime=0), sha256(script.encode()).hexdigest()
+def _packed_widget_module() -> bytes:
+    """Plotly's script as an ECMAScript module that leaves the page's own Plotly alone, as gzip."""
+    module = f"{plotly_script()}\nexport default Plotly;\n"
+    return gzip.compress(module.encode(), mtime=0)
+
+
+@cache
+def _plotly_digest() -> str:
+    return sha256(plotly_script().encode()).hexdigest()
 
 
 class PlotlyScript(widgets.Widget):  # type: ignore[misc]
     """Plotly's script (1.2 MB, sent as 0.4), which the figures of a kernel share; it is never displayed.
 
     Attributes:
-        script: an ECMAScript module that exports plotly, as gzip.
+        pages_have_it: whether each page of this kernel has the script from elsewhere.
+        script: an ECMAScript module that exports plotly, as gzip; empty where pages have it.
         digest: the same for equal scripts, in all kernels; a page that has the script from elsewhere knows it by this.
     """
+
+    pages_have_it = False
 
     # No defaults: ipywidgets leaves these out of a page that it saves.
     script = traitlets.Bytes().tag(sync=True)
@@ -70,8 +77,8 @@ class PlotlyScript(widgets.Widget):  # type: ignore[misc]
         with cls._lock:
             # ipykernel sets `_closed` if the page closes the comm; the widget does not learn of it.
             if cls._open is None or cls._open.comm is None or cls._open.comm._closed:  # noqa: SLF001
-                script, digest = _packed_widget_module()
-                cls._open = cls(script=script, digest=digest)
+                script = b"" if cls.pages_have_it else _packed_widget_module()
+                cls._open = cls(script=script, digest=_plotly_digest())
                 widget_lifetime.roots.add(cls._open)
             return cls._open
 

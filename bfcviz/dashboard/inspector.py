@@ -185,7 +185,6 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
     def __init__(self, trace: Trace, **traits: Any) -> None:
         self.lock = RLock()  # a kernel with subshells runs callbacks in threads
         self._closed, self._depth, self._changed = False, 0, False
-        self.with_first_screen = True
         self._trace, self._last = trace, len(trace)
         super().__init__(**{"_view_count": 0, **traits})
 
@@ -205,7 +204,7 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         """Beside the widget the first screen, for programs that show a saved notebook without widgets."""
         bundle: dict[str, Any] = super()._repr_mimebundle_(**options)
-        is_saved = self.with_first_screen and not self._closed and not self._trace.following
+        is_saved = not self._closed and not self._trace.following
         if is_saved and len(self._trace) <= _MOST_SAVED:
             bundle["text/html"] = f"{opening_card(self._trace).html}<p>{_SAVED}</p>"
         return bundle
@@ -552,7 +551,6 @@ class Inspector(ViewState):
         look: the other view options, such as the zoom and the selected chunk.
         moments: the two steps that the user brushed on the time strip; None: the whole trace.
         page_theme, width: theme and width of the page, sent by it.
-        with_first_screen: whether a notebook that is saved gets the first screen, for programs that show no widgets.
         lock: hold it to change anything from another thread.
         panel_data, view, stage, header, holders, chunk, fit, cursor, controls, chunk_list, event_list, export_row,
             below, page, player: its parts.

@@ -1,6 +1,10 @@
+import ast
+import asyncio
 import os
 import shutil
 import tempfile
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
@@ -9,10 +13,32 @@ from processes import children_of
 
 import bfcviz
 from bfcviz.cli import view
-from bfcviz.cli.standby import Standby
+from bfcviz.cli.standby import KernelRequest, Standby
 from bfcviz.errors import BfcvizError
 
 VIEW = "bfcviz.cli.view"
+NOTHING = KernelRequest("view", [], {}, None)
+
+
+HOSTILE = [
+    "x'); import os; os.abort() #.parquet",
+    'two\nlines"""',
+    "{{ 1 % 0 }}</script>",
+    "\udcff\u202e",
+    "\\",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_name_of_a_file_is_a_literal_and_never_code(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: SimpleNamespace(stdout=None))
+    monkeypatch.chdir(tmp_path)
+    code = Standby(VIEW, name, ["dark", name]).code(prepares=True)
+    assert code.isascii()
+    assert len(ast.parse(code).body) == 4
+    *_, called = ast.parse(code).body
+    found = [ast.literal_eval(argument) for argument in called.value.args]
+    assert found == [VIEW, str(tmp_path / name), ("dark", name)]
 
 
 def test_it_says_what_is_wrong_with_the_file(tmp_path):
@@ -29,7 +55,7 @@ def test_it_says_that_it_ended(tmp_path):
         standby = Standby("ends", "any")
     with pytest.raises(BfcvizError, match="3"):
         standby.check()
-    assert standby.become_kernel([], os.environ, None) is None
+    assert standby.become_kernel(NOTHING) is None
 
 
 def test_it_ends_with_its_server_and_is_no_kernel_then():
@@ -41,26 +67,41 @@ def test_it_ends_with_its_server_and_is_no_kernel_then():
     assert len(children_of(os.getpid())) == len(before) + 1
     standby.end()
     assert children_of(os.getpid()) == before
-    assert standby.become_kernel([], os.environ, None) is None
+    assert standby.become_kernel(NOTHING) is None
 
 
-def test_it_becomes_a_kernel_once_and_a_page_gets_all_widgets_in_one_answer(tmp_path):
-    standby = Standby(VIEW, str(bfcviz.sample("lstm")))
-    standby.check()
+@contextmanager
+def kernel_of(standby, folder):
+    """A client of the kernel that the standby becomes, its process, and what it says of the widgets."""
     sockets = tempfile.mkdtemp(prefix="k")  # short names; a port could be taken by another test meanwhile
     file, _ = write_connection_file(f"{sockets}/connection.json", transport="ipc", ip=f"{sockets}/kernel")
-    kernel = standby.become_kernel(["-f", file], os.environ, str(tmp_path))
-    assert kernel is not None
-    assert standby.become_kernel(["--version"], os.environ, None) is None
+
+    async def become():
+        kernel = standby.become_kernel(KernelRequest("the view", ["-f", file], {**os.environ}, str(folder)))
+        assert kernel is not None
+        return kernel, await asyncio.wait_for(standby.shown(), 150)
+
+    kernel, error = asyncio.run(become())
     client = BlockingKernelClient(connection_file=file)
     client.load_connection_file()
     client.hb_channel.time_to_dead = 60.0  # on a loaded machine a kernel that starts misses beats
     client.start_channels()
     try:
         client.wait_for_ready(timeout=150)
-        client.execute_interactive(
-            "import ipywidgets; one, two = ipywidgets.Text(), ipywidgets.Text()", timeout=150
-        )
+        yield client, kernel, error
+    finally:
+        client.stop_channels()
+        kernel.kill()
+        kernel.wait()
+        shutil.rmtree(sockets)
+
+
+def test_it_becomes_a_kernel_once_and_a_page_gets_all_widgets_in_one_answer(tmp_path):
+    standby = Standby(VIEW, str(bfcviz.sample("lstm")), ["dark"])
+    standby.check()
+    with kernel_of(standby, tmp_path) as (client, kernel, error):
+        assert error == ""
+        assert standby.become_kernel(NOTHING) is None
         content = {"comm_id": "page", "target_name": "jupyter.widget.control", "data": {}}
         opened = client.session.msg("comm_open", content, metadata={"version": "1.0.0"})
         asked = client.session.msg("comm_msg", {"comm_id": "page", "data": {"method": "request_states"}})
@@ -72,15 +113,26 @@ def test_it_becomes_a_kernel_once_and_a_page_gets_all_widgets_in_one_answer(tmp_
             or "data" not in answer["content"]
         ):
             answer = client.get_iopub_msg(timeout=150)
-        models = [state["model_name"] for state in answer["content"]["data"]["states"].values()]
-        assert models.count("TextModel") == 2
+        states = answer["content"]["data"]["states"]
+        (shown,) = states["the view"]["state"]["children"]
+        inspector = states[shown.removeprefix("IPY_MODEL_")]
+        assert "bfcviz-dashboard" in inspector["state"]["_dom_classes"]
+        (script,) = [each["state"] for each in states.values() if "digest" in each["state"]]
+        assert "script" not in script  # the server sends it
         client.shutdown()
         assert kernel.wait(timeout=150) == 0
-    finally:
-        client.stop_channels()
-        kernel.kill()
-        kernel.wait()
-        shutil.rmtree(sockets)
+
+
+def test_another_one_says_why_it_cannot_make_the_widgets(tmp_path):
+    (tmp_path / "shows.py").write_text("def dashboard(file): return 1 / 0\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        standby = Standby("shows", "any", prepares=False)
+        another = standby.again()
+    standby.end()
+    another.check()  # it has nothing to report
+    with kernel_of(another, tmp_path) as (_, _, error):
+        assert error == "ZeroDivisionError: division by zero"
 
 
 def test_a_file_that_changed_since_it_was_read_is_read_again(tmp_path):

@@ -1,4 +1,3 @@
-import ast
 import asyncio
 import contextlib
 import html
@@ -23,45 +22,20 @@ from processes import children_of
 
 import bfcviz
 from bfcviz.cli import main, server, view
+from bfcviz.errors import BfcvizError
 
 LIMIT_S = 150
 SAMPLE = str(bfcviz.sample("lstm"))
-HOSTILE = [
-    "x'); import os; os.abort() #.parquet",
-    'two\nlines"""',
-    "{{ 1 % 0 }}</script>",
-    "\udcff\u202e",
-    "\\",
-]
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_the_name_of_a_file_is_a_literal_and_never_code(name, tmp_path):
-    code = view.page_code(str(tmp_path / name), "dark")
-    assert code.isascii()
-    *_, shown = ast.parse(code).body
-    assert len(ast.parse(code).body) == 4
-    assert [ast.literal_eval(argument) for argument in shown.value.args] == [str(tmp_path / name), "dark"]
-
-
-def test_a_relative_file_is_found_from_where_the_page_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert repr(str(tmp_path / "a.parquet")) in view.page_code("a.parquet", "light")
-
-
-def test_the_page_shows_an_inspector_of_the_file(tmp_path, capsys):
-    names = {}
-    *lines, last = view.page_code(SAMPLE, "light").splitlines()
-    exec("\n".join(lines), names)  # noqa: S102  bfcviz made this code
-    shown = eval(last, names)  # noqa: S307
-    assert isinstance(shown, bfcviz.Inspector)
-    assert "text/html" not in shown._repr_mimebundle_()  # the page has its first screen
-    assert view.dashboard(str(tmp_path / "gone.parquet"), "light") is None
+def test_the_page_shows_an_inspector_of_the_file(tmp_path):
+    assert isinstance(view.dashboard(SAMPLE, "light"), bfcviz.Inspector)
+    with pytest.raises(BfcvizError, match="no such file"):
+        view.dashboard(str(tmp_path / "gone.parquet"), "light")
     rules = tmp_path / "rules.txt"
     rules.write_text("no rule")
-    assert view.dashboard(SAMPLE, "light", str(rules)) is None
-    assert view.page_code(SAMPLE, "dark", kinds=str(rules)).endswith(f"'dark', {str(rules)!a})")
-    assert "no such file" in capsys.readouterr().out
+    with pytest.raises(BfcvizError, match="no rule"):
+        view.dashboard(SAMPLE, "light", str(rules))
 
 
 def test_without_voila_the_command_that_installs_it_is_named(monkeypatch, capsys):
@@ -185,17 +159,21 @@ def seen(tmp_path_factory):
         found.without = {path: raw_status(address, path) for path in NO_FILES}
         found.with_it = {path: raw_status(address, f"{path}?token={token}") for path in NO_FILES}
         found.script = ask(f"{address}voila/templates/lab/static/voila.js").status_code
-        found.kernels = [len(kernels_in(folder))]
+        found.kernels = [kernels_in(folder)]
         wanted = f"{address}?token={token}&template=classic&theme=dark"
         with requests.get(wanted, allow_redirects=False, stream=True, timeout=LIMIT_S) as page:
             pieces, first = page.iter_content(None), b""
             while b"</script>" not in first:
                 first += next(pieces)
-            found.kernels.append(len(kernels_in(folder)))
             found.status, found.first = page.status_code, first.decode()
             found.text = (first + b"".join(pieces)).decode()
-        found.kernels.append(len(kernels_in(folder)))
+        found.kernels.append(kernels_in(folder))
         found.children = children_of(process.pid)
+        (found.kernel,) = re.findall(r'"kernelId": "([0-9a-f-]{36})"', found.text)
+        found.ready = ask(f"{address}api/kernels/{found.kernel}?token={token}").status_code
+        found.again = ask(f"{address}?token={token}").text
+        found.kernels.append(kernels_in(folder))
+        found.others = [*{*children_of(process.pid)} - {*found.children}]
         found.digest = re.search(r"voila/static/([0-9a-f]{64})", found.text)[1]
         found.scripts = {
             "named": ask(f"{address}voila/static/{found.digest}/voila.js"),
@@ -223,7 +201,13 @@ def test_the_page_needs_the_token(seen):
 
 def test_the_standby_becomes_the_kernel_of_the_first_page(seen):
     assert (len(seen.standby), seen.children) == (1, seen.standby)
-    assert seen.kernels == [0, 0, 1]  # before, when its first bytes are there, and when all of it is
+    before, first, again = seen.kernels
+    assert before == first  # it starts before a page asks for it
+    assert [path.name for path in first] == [f"kernel-{seen.kernel}.json"]
+    assert seen.ready == 200
+    assert seen.text.count(f'"model_id": "{seen.kernel}"') == 1
+    assert (len(again), len(seen.others)) == (2, 1)  # another page has its own
+    assert seen.kernel not in seen.again
 
 
 def test_the_token_is_not_on_the_command_line_of_the_browser(seen):
@@ -325,27 +309,32 @@ def printed_address(log, process):
 def test_a_first_screen_reaches_the_page_as_it_is(screen):
     page = server.opening(screen, "dark")
     assert f'<div id="bfcviz-first-screen">{screen}<p role' in page
-    assert '<body data-jp-theme-light="false">' in page
+    assert 'data-jp-theme-light="false"' in page
+    assert 'data-jp-theme-name="JupyterLab Dark"' in page
 
 
 def test_a_page_whose_kernel_does_not_start_says_so(monkeypatch):
-    async def broken(_self, _path=None):
-        yield "<title>begun</title>"
+    async def broken():
         raise RuntimeError("no </script> kernel")
 
-    monkeypatch.setattr(server.TornadoVoilaHandler, "get_generator", broken)
-    page = object.__new__(server._Page)
-    page._first_bytes = server.opening("the first screen", "light")
+    async def flushed():
+        pass
+
+    sent, page = [], object.__new__(server._Page)
+    page.initialize(
+        SimpleNamespace(first_bytes=server.opening("the first screen", "light"), rest_of_page=broken)
+    )
     page.application = SimpleNamespace(settings={})
-    monkeypatch.setattr(server._Page, "set_header", lambda *_: None)
-    monkeypatch.setattr(server._Page, "_scripts", lambda _: "")
-
-    async def sent():
-        return "".join([piece async for piece in page.get_generator()])
-
-    text = asyncio.run(sent())
-    assert text.startswith(page._first_bytes)
-    told = text.removeprefix(page._first_bytes)
-    assert 'setAttribute("role", "alert")' in told
+    for name, does in {
+        "set_header": lambda *_: None,
+        "flush": flushed,
+        "write": sent.append,
+        "finish": sent.append,
+    }.items():
+        monkeypatch.setattr(page, name, does)
+    asyncio.run(server._Page.get.__wrapped__(page, ""))
+    first, told = sent
+    assert first.count("</script>") == 1
+    assert told.startswith("<script>bfcviz_failed(")
     assert "RuntimeError: no \\u003c/script> kernel" in told
     assert told.count("</script>") == 1
