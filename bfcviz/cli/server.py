@@ -71,7 +71,8 @@ _OPENING: Final = """\
 <!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>bfcviz</title><link rel="icon" href="data:;base64,="><style>
 #bfcviz-first-screen{position:fixed;inset:0;z-index:100;overflow:auto;padding:16px 24px;
-  font:13px/1.4 system-ui,sans-serif}
+  font:13px/1.4 system-ui,sans-serif;
+  --jp-ui-font-family:initial;--jp-ui-font-color1:initial;--jp-ui-font-color2:initial} /* as before they are loaded */
 [data-jp-theme-light="true"] #bfcviz-first-screen{background:#fff;color:#222}
 [data-jp-theme-light="false"] #bfcviz-first-screen{background:#111;color:#ddd}
 #bfcviz-first-screen>p{margin:12px 0 0 19px;opacity:.75}

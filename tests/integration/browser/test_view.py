@@ -123,7 +123,7 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     refused = page.goto(f"{viewer.server}?token=wrong")
     assert refused.url.startswith(f"{viewer.server}login")
     assert page.locator(".js-plotly-plot").count() == 0
-    assert [*viewer.temporary.rglob("kernel-*.json")] == []
+    assert len([*viewer.temporary.rglob("kernel-*.json")]) <= 1  # that one which waits for a page
 
     asked = []
     page.on("request", lambda request: asked.append(request.url))
@@ -163,6 +163,11 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
 
     kernels = children_of(viewer.process.pid)
     assert len(kernels) == 1
+    page.goto("about:blank")  # a page that is left ends its kernel
+    until = time.monotonic() + LIMIT_S
+    while children_of(viewer.process.pid) and time.monotonic() < until:
+        time.sleep(0.05)  # between two looks
+    assert children_of(viewer.process.pid) == []
     assert viewer.end() == 0
     assert not any(Path(f"/proc/{kernel}").exists() for kernel in kernels)
     assert list(viewer.temporary.iterdir()) == []
