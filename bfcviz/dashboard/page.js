@@ -302,6 +302,13 @@ const STILL_PX = 3; // a shorter drag is a click
 
 function listen_to_strip(root, send, scrub, signal) {
   let click_timer = 0;
+  let clicked = null; // the message of a click that may be the first half of a double click
+  const finish_click = () => {
+    clearTimeout(click_timer);
+    if (clicked) send(clicked);
+    clicked = null;
+  };
+  addEventListener("keydown", finish_click, { signal, capture: true }); // a key must not overtake it
   const strip_under = (event) => {
     const area = event.target;
     if (!area.classList.contains("nsewdrag")) return null;
@@ -323,6 +330,7 @@ function listen_to_strip(root, send, scrub, signal) {
   root.addEventListener("dblclick", (event) => {
     if (!strip_under(event)) return;
     clearTimeout(click_timer);
+    clicked = null;
     send({ do: "brush" });
   }, { signal });
   root.addEventListener(
@@ -338,6 +346,7 @@ function listen_to_strip(root, send, scrub, signal) {
       let dragged_step = false;
       let ends = null; // of the new window in pixels; null: the mouse has not moved yet
       const move = (moved) => {
+        if (!moved.buttons) return drop(); // the release of the mouse was lost
         const now = at(moved, strip);
         if (held === "step") {
           if (dragged_step ||= Math.abs(now - begin) > STILL_PX) scrub.drag(strip.axis.p2d(now));
@@ -345,6 +354,7 @@ function listen_to_strip(root, send, scrub, signal) {
       };
       const drop = () => {
         removeEventListener("mousemove", move);
+        removeEventListener("mouseup", drop);
         if (dragged_step) scrub.drop();
         else if (ends) {
           brush.drop();
@@ -352,8 +362,9 @@ function listen_to_strip(root, send, scrub, signal) {
         } else {
           const go = { do: "click", panel: panel_number(strip.subplot), x: strip.axis.p2d(begin), y: 0 };
           clearTimeout(click_timer);
-          if (!strip.ends) send(go);
-          else if (event.detail === 1) click_timer = setTimeout(() => send(go), DOUBLE_CLICK_MS);
+          clicked = !strip.ends || event.detail === 1 ? go : null;
+          if (strip.ends) click_timer = setTimeout(finish_click, DOUBLE_CLICK_MS);
+          else finish_click();
         }
       };
       addEventListener("mousemove", move, { signal });

@@ -388,6 +388,27 @@ def test_the_brush_selects_moves_resizes_and_drives_all_views(view):
     assert view.step() == view.lab.python("len(view.panel_data.trace) * 3 // 5")  # no drag was a click
 
 
+def test_a_drag_ends_where_the_release_of_the_mouse_was_lost(view):
+    view.go_to(100)
+    for share in (0.3, 0.5):
+        view.page.mouse.move(*view.at("strip", share, 0.5))
+        view.page.mouse.down()
+    view.page.evaluate("dispatchEvent(new MouseEvent('mousemove', { clientX: 5, buttons: 0 }))")
+    view.page.mouse.move(*view.at("strip", 0.7, 0.5))
+    wait_for_window(view, 0.3, 0.5)
+    view.page.mouse.up()
+
+
+def test_a_key_does_not_overtake_a_click_on_the_strip(view):
+    view.drag("strip", (0.4, 0.5), (0.6, 0.5))
+    wait_for_window(view, 0.4, 0.6)
+    view.page.mouse.click(*view.at("strip", 0.3, 0.5))
+    view.page.keyboard.press("Home")
+    view.wait_for_step(0)
+    view.key("ArrowRight")
+    view.wait_for_step(1)  # no click came after the key
+
+
 def test_a_click_on_the_strip_goes_there_and_a_double_click_shows_all(view):
     view.go_to(100)
     view.page.mouse.click(*view.at("strip", 0.5, 0.5))
