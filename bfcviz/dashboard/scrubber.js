@@ -30,8 +30,14 @@ export class Scrubber extends HeapView {
     return this.faded && ((chunk) => this.faded[label[chunk]]);
   }
 
+  // Not the step that its events begin at: the event before is not here, unless the trace begins there.
   has(step) {
-    return this.data.first <= step && step <= this.data.last;
+    const { first, last, trace_first } = this.data;
+    return (step > first || step === trace_first) && step <= last;
+  }
+
+  event_text() {
+    return this.step === this.data.trace_first ? "before the first event" : super.event_text();
   }
 
   // The step of the event before or after a step, as Python's keys go; null: the page does not have it.
@@ -39,8 +45,8 @@ export class Scrubber extends HeapView {
     const { heap, data } = this;
     if (!this.has(step)) return null;
     if (way < 0) {
-      if (step > data.first) return heap.step_of(heap.place_of(step - 1));
-      return data.first === data.trace_first ? step : null;
+      const before = step > data.first ? heap.step_of(heap.place_of(step - 1)) : step;
+      return this.has(before) ? before : null;
     }
     const place = heap.place_of(step);
     if (place < heap.count) return heap.step_of(place + 1);

@@ -196,6 +196,10 @@ def test_the_line_at_the_step_is_dragged_on_the_strip(view):
 
 def test_before_the_first_step_there_is_nothing_to_wait_for(view):
     send_events_around(view, 0)
+    hold(view, "ArrowLeft", 2)
+    wait_for_shown(view, 0)
+    assert "before the first event" in view.view.locator(".bfcviz-step-line summary:visible").inner_text()
+    release(view, "ArrowLeft")
     for step in (0, 0):
         view.key("ArrowLeft")
         view.wait_for_step(step)
