@@ -211,7 +211,7 @@ class PageServer(Voila):  # type: ignore[misc]
         home: the server's own folder.
         config: the configuration of Voila and its parts.
         first_bytes: those of the page, sent before its kernel is there.
-        shown: kernel -> what ends with an error, or none, once its widgets are there.
+        shown: kernel -> why its widgets cannot be made, or "" once they are there.
         browser_wanted: whether to open a browser on the page.
 
     Attributes:
@@ -225,7 +225,7 @@ class PageServer(Voila):  # type: ignore[misc]
         self.first_bytes, self.shown = first_bytes, shown
         self._home, self._browser_wanted = home, browser_wanted
         self._first_kernel: asyncio.Task[str] | None = None
-        self._with_page: set[str] = set()  # kernels
+        self._with_page: set[str] = set()  # kernels that pages were sent for
 
     def load_config_file(self, *_args: object, **_kwargs: object) -> None:
         """Do nothing: a voila.py in the current folder must not run."""
@@ -275,26 +275,24 @@ class PageServer(Voila):  # type: ignore[misc]
         started: str = await ensure_async(self.kernel_manager.start_kernel(kernel_name="python3", path=""))
         return started
 
-    async def _started_first_kernel(self) -> str | None:
-        """The kernel that was started before a page asked for it; None: that failed."""
+    async def _free_kernel(self) -> str | None:
+        """The kernel that was started before a page asked for it; None: it has one, or ended, or did not start."""
         first = self._first_kernel
         if first is None:
             return None
         await asyncio.wait([first])
-        return None if first.exception() else first.result()
+        if first.exception() is not None or first.result() in self._with_page:
+            return None
+        return first.result() if first.result() in self.kernel_manager else None
 
     def stop(self) -> None:
         """End all kernels; one that starts must have started, else it cannot be ended."""
-        asyncio.get_event_loop().run_until_complete(self._started_first_kernel())
+        asyncio.get_event_loop().run_until_complete(self._free_kernel())
         super().stop()
 
     async def rest_of_page(self) -> str:
         """What follows the first bytes: it names the kernel, which may not be ready yet."""
-        kernel = await self._started_first_kernel()
-        if (
-            kernel is None or kernel in self._with_page or kernel not in self.kernel_manager
-        ):  # it waited too long
-            kernel = await self._start_kernel()
+        kernel = await self._free_kernel() or await self._start_kernel()
         self._with_page.add(kernel)
         scripts, theme = await asyncio.wrap_future(page_scripts()), self.voila_configuration.theme
         config = get_page_config(self.base_url, self.app.settings, self.log, self.voila_configuration)
@@ -396,8 +394,8 @@ class _OwnScript(RequestHandler):
     """A script of `page_scripts`, by its digest. It is no secret."""
 
     @allow_unauthenticated
-    def get(self, digest: str) -> None:
-        packed = page_scripts().result().packed.get(digest)
+    async def get(self, digest: str) -> None:
+        packed = (await asyncio.wrap_future(page_scripts())).packed.get(digest)
         if packed is None:
             raise HTTPError(404)
         self.set_header("Content-Type", "text/javascript; charset=utf-8")

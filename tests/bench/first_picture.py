@@ -56,6 +56,8 @@ FLAGS = (
 )
 STAGES = ("listening", "first screen", "from the page", "complete", "picture")
 PAINTED = "performance.getEntriesByName('first-contentful-paint').length > 0"
+# The browser's own clock: a page that runs scripts at once after the paint answers late.
+PAINTED_AT = "(performance.timeOrigin + performance.getEntriesByName('first-contentful-paint')[0].startTime) / 1000"
 LATENCY_MS = 40
 VIEWER = "MemoryViz.js"
 
@@ -95,7 +97,7 @@ def first_picture(
 ) -> dict[str, float]:
     """Seconds from the start of the command to each stage; and the processor time of its processes."""
     with tempfile.TemporaryDirectory() as home:
-        log, began = Path(home) / "log", time.monotonic()
+        log, began = Path(home) / "log", time.time()
         with log.open("wb") as sink:
             process = subprocess.Popen(
                 [sys.executable, "-m", "bfcviz", "view", str(file), "--no-browser"],
@@ -109,19 +111,19 @@ def first_picture(
             while not (found := re.search(r"http://\S+", log.read_text())):
                 assert process.poll() is None, log.read_text()
                 time.sleep(0.005)
-            seconds = {"listening": time.monotonic() - began}
+            seconds = {"listening": time.time() - began}
             page = context.new_page()
             page.set_default_timeout(LIMIT_S * 1000)
             slowed(page, slow, mbit)
-            asked = time.monotonic()
+            asked = time.time()
             page.goto(found[0], wait_until="commit")
             page.wait_for_function(PAINTED)
-            seconds["first screen"] = time.monotonic() - began
-            seconds["from the page"] = time.monotonic() - asked
+            painted = page.evaluate(PAINTED_AT)
+            seconds |= {"first screen": painted - began, "from the page": painted - asked}
             page.wait_for_load_state("domcontentloaded")
-            seconds["complete"] = time.monotonic() - began
+            seconds["complete"] = time.time() - began
             page.locator(".js-plotly-plot .cartesianlayer .subplot").first.wait_for(state="attached")
-            seconds["picture"] = time.monotonic() - began
+            seconds["picture"] = time.time() - began
             return seconds | {"processor": processor_time(process.pid)}
         finally:
             context.close()
