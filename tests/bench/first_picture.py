@@ -57,7 +57,9 @@ FLAGS = (
 STAGES = ("listening", "first screen", "from the page", "complete", "picture")
 PAINTED = "performance.getEntriesByName('first-contentful-paint').length > 0"
 # The browser's own clock: a page that runs scripts at once after the paint answers late.
-PAINTED_AT = "(performance.timeOrigin + performance.getEntriesByName('first-contentful-paint')[0].startTime) / 1000"
+PAINTED_AT = (
+    "(performance.timeOrigin + performance.getEntriesByName('first-contentful-paint')[0].startTime) / 1000"
+)
 LATENCY_MS = 40
 VIEWER = "MemoryViz.js"
 
