@@ -973,6 +973,9 @@ _LESS_FOR: Final = {
     "MATLAB": "Keep less on the GPU: smaller arrays or mini-batches, single instead of double, clear what is no longer "
     "needed; gpuDevice() shows what is free.",
     "OpenVINO": "Give the model less at once: a smaller batch or a shorter input, or weights of fewer bits.",
+    "NVENC": "Encode fewer videos at once, a smaller picture, or with fewer buffers: in ffmpeg -surfaces and "
+    "-rc-lookahead. On a GeForce the driver also allows only a few sessions at once: nvidia-smi encodersessions.",
+    "T-Rex": "Mine a coin whose DAG fits: it grows with time, and a display takes a part of the device, too.",
     "hashcat": "Lower the workload (-w 1), or -n and -T; in a virtual machine, give it more memory.",
     "LAMMPS": "Give each GPU fewer atoms: more GPUs, or a smaller system.",
     "Blender": "Render with less at once: smaller textures (Simplify), less subdivision, smaller tiles.",
@@ -1026,6 +1029,17 @@ def _program_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceT
         }
 
 
+def _any_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
+    if "gpu" in found.marks:
+        yield from _program_advice(found, judged)
+        return
+    yield {
+        AdviceWord.SYSTEM_MEMORY: "Watch free -g while it runs (Windows: the Task Manager), and nvidia-smi if it uses "
+        "a GPU: what is full then, of that use less.",
+        AdviceWord.SMALLER_REQUEST: _LESS_AT_ONCE,
+    }
+
+
 def _exllama_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
     yield {
         AdviceWord.KV_CACHE: "Make the cache smaller: fewer tokens (cache_size, max_seq_len), or fewer bits "
@@ -1067,6 +1081,13 @@ def _no_context_advice(found: StatedFailure, _judged: Judgement) -> Iterator[Adv
 def _kernel_advice(_found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
     yield {
         AdviceWord.SMALLER_REQUEST: "Give the kernel smaller blocks (BLOCK_M, BLOCK_N ...) or fewer num_stages."
+    }
+
+
+def _shared_call_advice(_found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    yield {
+        AdviceWord.SMALLER_REQUEST: "Choose a smaller or another kernel, as far as the program lets you: narrower "
+        "layers, smaller tiles, or the way for older GPUs, which have less of it."
     }
 
 
@@ -1763,6 +1784,8 @@ _HOST_TEXTS: Final = {
     "host-java": "Raise the limit that was reached, if the system has more: -Xmx of java for the heap, "
     "-Dorg.bytedeco.javacpp.maxphysicalbytes for all memory with JavaCPP (ND4J, DL4J), and -Dorg.bytedeco.javacpp"
     ".maxbytes for what lies outside of the heap.",
+    "host-javascript": "In Node.js raise the limit, if the system has more: NODE_OPTIONS=--max-old-space-size=N (MiB). "
+    "In a browser use a smaller model or file, or read it in parts: one tab has a few GiB at most.",
     "host-nvidia": "Look at free -g and at the lines of the kernel around it (dmesg -T); on a device that shares the "
     "memory of the system (DGX Spark, Jetson) leave the system some GiB.",
     "host-duckdb": "Give the query less at once, or DuckDB more: SET threads = ... (fewer), SET "
@@ -1771,6 +1794,8 @@ _HOST_TEXTS: Final = {
     "Windows before 4.2); or read data in parts, and rm() what is no longer needed.",
     "host-cpp": "Watch free -g while it runs, and nvidia-smi if it uses a GPU: what is full then, of that use less. "
     "ulimit -v may set a limit, too.",
+    "any-memory": "Close other programs, use less at once, or add memory; look also at the limits of the process "
+    "(ulimit -v), of its container, and of the program itself, such as the size of its heap.",
     "host-paging": "Let Windows make its page file larger, with enough room on its disk, and close other programs; in "
     "Python, start fewer worker processes: each takes memory for its own libraries.",
     "tf-host": "Look at free -g, ulimit -l (locked pages) and, in WSL, memory= in .wslconfig; "
@@ -1779,7 +1804,16 @@ _HOST_TEXTS: Final = {
 """Name of an entry -> what to do about system memory."""
 
 
+_LIMITS_OF_PROGRAMS: Final = {
+    "LM Studio": "Use a smaller model, a shorter context, or fewer models at once. If the count is wrong, loosen the "
+    "guardrails for loading models in the settings.",
+}
+"""A program that counts before it asks the system -> what to do about its limit."""
+
+
 def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
+    if found.framework in _LIMITS_OF_PROGRAMS:
+        yield {AdviceWord.RAISE_LIMIT: _LIMITS_OF_PROGRAMS[found.framework]}
     if found.message in _HOST_TEXTS:
         yield {AdviceWord.SYSTEM_MEMORY: _HOST_TEXTS[found.message]}
         return
@@ -1967,6 +2001,7 @@ _GROUPS: Final[Mapping[str, Rule]] = {
     "ollama": _host_memory_advice,
     "nvidia": _soft_failure_advice,
     "peer": _lost_rank_advice,
+    "any": _any_advice,
     "status": _status_advice,
     **dict.fromkeys(("usage", "triton"), _soft_failure_advice),
 }
@@ -1976,6 +2011,7 @@ _OF_TEXT: Final[Mapping[str, Rule]] = {
     "tf-context": _no_context_advice,
     "cuda-init": _driver_start_advice,
     "cuda-shared": _kernel_advice,
+    "cuda-shared-call": _shared_call_advice,
     "program-exllama": _exllama_advice,
     "program-dispatch": _dispatch_advice,
     "sglang-tokens": _sglang_pool_advice,

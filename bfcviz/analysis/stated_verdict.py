@@ -1519,6 +1519,22 @@ def _program_call_verdict(found: StatedFailure) -> Judgement:
     )
 
 
+def _any_verdict(found: StatedFailure) -> Judgement:
+    """Of words that any program may print."""
+    if "gpu" in found.marks:
+        return _program_call_verdict(found)
+    limited = _stated_limit_verdict(found, found.fact("requested") or 0)
+    if limited is not None:
+        return limited
+    asked = "" if found.fact("requested") is None else f" {_size(found.facts['requested'])} were asked."
+    who = "A program" if found.framework == ENTRIES[found.message].framework else found.framework
+    return Judgement(
+        StatedCause.UNKNOWN,
+        f"{who} was refused memory; the text does not say whether of the system or of the GPU, nor what was free."
+        f"{asked}",
+    )
+
+
 def _hami_verdict(found: StatedFailure) -> Judgement:
     used, limit = found.fact("total_with_request"), found.fact("limit")
     if used is None or limit is None:
@@ -1848,6 +1864,11 @@ _FIXED: Final[Mapping[str, Judgement]] = {
         "ggml found no Metal buffer that holds a tensor: a buffer before it was refused or is too small; a fault of "
         "the program says the same. There is no number in this line."
     ),
+    "metal-array": Judgement(
+        StatedCause.REQUEST_EXCEEDS_LIMIT,
+        "One array is larger than Metal's library for tensors allows for any, 4 GiB or 2^31 elements. How much is free "
+        "has nothing to do with it.",
+    ),
     "metal-command": _undecided(
         "Metal could not keep all buffers of a running command in memory: weights, caches and intermediate results are "
         "together more than the system leaves to the GPU. There is no number in the text."
@@ -1921,7 +1942,7 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     "program-hsa": _hsa_verdict,
     "ggml-context": _ggml_context_verdict,
     "flashinfer-workspace": _flashinfer_verdict,
-    "cuda-shared": _largest_buffer_verdict,
+    **dict.fromkeys(("cuda-shared", "cuda-shared-call"), _largest_buffer_verdict),
     **dict.fromkeys(("paddle", "program-julia", "program-theano", "program-xgboost"), _stated_free_verdict),
     **dict.fromkeys(("program-faiss", "program-warp", "program-kaldi"), _stated_free_verdict),
     **dict.fromkeys(("program-physx", "program-directml"), _stated_free_verdict),
@@ -1937,5 +1958,6 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     **dict.fromkeys(("host-python", "host-program"), _host_memory_verdict),
     **dict.fromkeys(("host-library", "host-paging"), _host_memory_verdict),
     "peer-lost": _lost_rank_verdict,
+    "any-memory": _any_verdict,
 }
 """The rule for each other text; a test holds both against the tables."""

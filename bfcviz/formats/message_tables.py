@@ -42,6 +42,15 @@ SYSTEM: Final = (
         behind=60,
     ),
     Message(
+        "metal-array",
+        "Metal",
+        "One array is larger than Metal's library for tensors allows for any: 4 GiB, or 2^31 elements.",
+        ("Error: total bytes of NDArray > 2**32", "Error: product of dimension sizes > 2**31"),
+        "MetalPerformanceShaders, MPSNDArray.mm",
+        family="mps",
+        marks={"": "one_buffer"},
+    ),
+    Message(
         "metal-refused",
         "MLX",
         "MLX asked for memory that GPU and system share, also with swapping, and was refused.",
@@ -134,6 +143,7 @@ SYSTEM: Final = (
                 "bytes that NCCL asked for",
                 ("Failed to CUDA calloc {number} bytes", "Failed to CUDA calloc async {number} bytes"),
             ),
+            Number("requested", "bytes of the request", ("cudaMalloc( bytes = {number} ) failed",)),
         ),
         marks={
             **dict.fromkeys(("torch", "TORCH_USE_CUDA_DSA", "TORCH_USE_HIP_DSA", "THC"), "torch"),
@@ -316,6 +326,29 @@ SYSTEM: Final = (
         marks={"out of resource": "on_chip", "_inductor/select_algorithm.py:": "soft"},
     ),
     Message(
+        "cuda-shared-call",
+        "CUDA",
+        "A kernel of a library needs more of the memory inside a multiprocessor than there is. The memory of the "
+        "device has nothing to do with it.",
+        (
+            "insufficient shared memory available on the GPU",
+            "set the allowed dynamic shared memory size to {number}",
+            "uses too much shared data ({number} bytes, {number} max)",
+        ),
+        "tiny-cuda-nn; tvm/src/runtime/cuda/cuda_module.cc; ptxas",
+        family="kernel",
+        numbers=(
+            Number(
+                "requested",
+                "bytes of shared memory that the kernel needs",
+                ("memory size to {number}", "shared data ({amount}", "shared data ({number} bytes"),
+            ),
+            Number("limit", "bytes that a kernel may use", ("bytes, {amount} max", "bytes, {number} max")),
+        ),
+        marks={"shared": "on_chip"},
+        is_weak=True,
+    ),
+    Message(
         "cuda-shared-skipped",
         "PyTorch Inductor",
         "The compiler of PyTorch tries ways to compute a kernel, and left out the one of the line before: the failure "
@@ -394,10 +427,14 @@ SYSTEM: Final = (
         "host-paging",
         "Windows",
         "Windows refused system memory: what all programs asked for is as much as memory and page file together.",
-        ("paging file is too small for this operation to complete",),
+        (
+            "paging file is too small for this operation to complete",
+            "WinError 1455",
+            "(os error 1455)",
+        ),
         "Windows, ERROR_COMMITMENT_LIMIT (1455)",
         numbers=(Number("requested", "bytes of the request", ("Ran out of memory allocating {number}",)),),
-        marks={"paging file": "host"},
+        marks={"": "host"},
         behind=200,
         is_weak=True,
     ),
@@ -445,6 +482,8 @@ SYSTEM: Final = (
             "({size}) array exceeds maximum array size preference ({size})",
             "CPU can't allocate memory. Tried to allocate {size}",
             "CPU OutOfMemory: could not split inputs and retry",
+            "rapids.jni.CpuSplitAndRetryOOM",
+            "rapids.jni.CpuRetryOOM",
             "Can't allocate [HOST] memory",
             "Failed to allocate {number} bytes for array",
             "ALLOCATE: {number} bytes requested; not enough memory",
@@ -532,6 +571,8 @@ HOST: Final = (
             "completed with exit code 137",
             "finished with exit code 137",
             "exit status 137",
+            "exit code (137)",
+            "exit status (137)",
             "exitCode{sep}137",
             "exit_status{sep}137",
             "non-zero exit (137)",
@@ -836,6 +877,15 @@ HOST: Final = (
         marks=_HOST,
     ),
     Message(
+        "host-javascript",
+        "JavaScript",
+        "The heap of JavaScript reached the limit of system memory that Node.js or the browser keeps to, or one array "
+        "is larger than it allows for any. It is not GPU memory.",
+        ("JavaScript heap out of memory", "RangeError: Array buffer allocation failed"),
+        "node/src/node_errors.cc; v8",
+        marks=_HOST,
+    ),
+    Message(
         "host-duckdb",
         "DuckDB",
         "DuckDB reached the limit of system memory that it keeps to (memory_limit, 80 % of it where nothing else is "
@@ -914,7 +964,8 @@ CALLS: Final = {
     "Cannot allocate": "tinygrad",
     "bm_alloc_gmem": "Sophgo",
     "CPU can't": "OneFlow",
-    **dict.fromkeys(("Device store", "GPU OutOfMemory", "CPU OutOfMemory"), "Spark RAPIDS"),
+    **dict.fromkeys(("Device store", "GPU OutOfMemory", "CPU OutOfMemory", "rapids.jni"), "Spark RAPIDS"),
+    **dict.fromkeys(("failed: out of", "Error: Out of"), "OpenCL"),
     "Can't allocate [HOST]": "ND4J",
     "ALLOCATE:": "Fortran",
     "program executable": "TensorFlow Lite",
@@ -1024,7 +1075,14 @@ GGML: Final = (
         ),
         marks={
             **dict.fromkeys(
-                ("cpu_buffer_type", "ggml_aligned_malloc", "allocate CPU buffer", 'NULL && "failed'), "host"
+                (
+                    "cpu_buffer_type",
+                    "ggml_aligned_malloc",
+                    "allocate CPU buffer",
+                    'NULL && "failed',
+                    "_Host buffer",
+                ),
+                "host",
             ),
             "Bytes of memory on device": "sycl",
             **dict.fromkeys(("compute", "graph_reserve", "gallocr_reserve", "sched_reserve"), "compute"),
@@ -1294,6 +1352,10 @@ PROGRAMS: Final = (
             "bm_alloc_gmem failed, dev_id",
             "Device store exhausted, unable to allocate {number} bytes",
             "GPU OutOfMemory: could not split inputs and retry",
+            "rapids.jni.SplitAndRetryOOM",
+            "rapids.jni.RetryOOM",
+            "rapids.jni.GpuSplitAndRetryOOM",
+            "rapids.jni.GpuRetryOOM",
             "Failed to allocate {number} bytes from DEVICE [{number}] memory",
         ),
         "onnxruntime and others (WebGPU), Blender, OptiX, Mitsuba 2, hashcat, COLMAP, LAMMPS, Unreal Engine, MATLAB, "
@@ -1310,6 +1372,7 @@ PROGRAMS: Final = (
                     "unable to allocate {number} bytes",
                     "Failed to allocate {number} bytes from DEVICE",
                     "rtMalloc fail, {skip} size:{number},",
+                    "bm_alloc_gmem failed, {skip}, size = {amount}",
                 ),
             ),
             Number("reserved", "what RMM holds", ("Total RMM allocated is {number} bytes",)),
@@ -1333,6 +1396,7 @@ PROGRAMS: Final = (
             ),
             **_CONTEXT,
         },
+        device=("bm_alloc_gmem failed, dev_id = {number},",),
         is_weak=True,
     ),
     Message(
@@ -1473,7 +1537,13 @@ PROGRAMS: Final = (
         "oneAPI",
         "The driver returned `out of resources`: most often memory of the device, else what a kernel needs, or a "
         "kernel that failed.",
-        ("UR_RESULT_ERROR_OUT_OF_RESOURCES", "PI_ERROR_OUT_OF_RESOURCES", "CL_OUT_OF_RESOURCES"),
+        (
+            "UR_RESULT_ERROR_OUT_OF_RESOURCES",
+            "PI_ERROR_OUT_OF_RESOURCES",
+            "CL_OUT_OF_RESOURCES",
+            "failed: out of resources",
+            "Error: Out of resources",
+        ),
         "oneAPI, Unified Runtime; OpenCL, error -5",
         family="program",
         is_weak=True,
@@ -1542,7 +1612,7 @@ PROGRAMS: Final = (
         "NVENC",
         "The encoder of the GPU opened no session. Drivers allow a few sessions at once on a GeForce, and return this "
         "error above that; memory is rarely the reason.",
-        ("OpenEncodeSessionEx failed: out of memory (10)",),
+        ("OpenEncodeSessionEx failed: out of memory (10)", "nvEncOpenEncodeSessionEx: 10 ("),
         "ffmpeg, libavcodec/nvenc.c",
         is_weak=True,
     ),
@@ -1841,6 +1911,143 @@ PEERS: Final = (
 
 
 # ------------------------------------------------------------------------------
+# Any other program: the words that programs print when memory runs out, and what the words around them say of it.
+
+ANY: Final = (
+    Message(
+        "any-memory",
+        "Unknown program",
+        "A program that bfcviz does not know was refused memory, in words that many print. The words around them say "
+        "whether it is memory of the GPU or of the system, if the text says so.",
+        (
+            "out of memory",
+            "out of {word} memory",
+            "out_of_memory",
+            "out_of_{word}_memory",
+            "OutOfMemory",
+            "insufficient memory",
+            "insufficient {word} memory",
+            "insufficient system resources",
+            "not enough memory",
+            "not enough {word} memory",
+            "not have enough memory",
+            "not have enough free memory",
+            "enough free memory",
+            "memory not available",
+            "allocate enough memory",
+            "cannot allocate",
+            "can't allocate",
+            "could not allocate",
+            "failed to allocate",
+            "unable to allocate",
+            "memory allocation failed",
+            "allocation failed",
+            "more than total mem size",
+            "0x8007000E",
+            "No se pudo asignar memoria",
+            "Impossibile allocare memoria",
+            "Nicht genügend Hauptspeicher verfügbar",
+            "无法分配内存",
+        ),
+        "any program; of Windows the number of E_OUTOFMEMORY, of glibc the text of ENOMEM in other languages",
+        numbers=(
+            Number(
+                "requested",
+                "bytes of the request",
+                (
+                    "to allocate {amount}",
+                    "to allocate: {amount}",
+                    "allocate buffer: {amount}",
+                    "alloc size : {amount}",
+                    "allocate {skip} of size {amount}",
+                    "allocation of {amount}",
+                    "allocation {amount}",
+                    "allocate {amount}",
+                    "required: {amount}",
+                    "required memory: {amount}",
+                    "bytes = {amount}",
+                    "failed to find {amount}",
+                    "requires approximately {amount}",
+                    "requires {amount}",
+                    "requested {amount}",
+                    "requested: {amount}",
+                    "request of size {amount}",
+                    "size {amount}",
+                    "size: {amount}",
+                    "size = {amount}",
+                    "size={amount}",
+                ),
+            ),
+            Number(
+                "device_free",
+                "free on the device",
+                ("free: {amount}", "{amount} free", "available: {amount}", "{amount} available"),
+            ),
+            Number("allocated", "what the program holds", ("UsedMemStatistics : {amount}",)),
+            Number(
+                "limit",
+                "the most that the program may have",
+                ("total mem size : {amount}", "max memory: {amount}", "memory limit: {amount}"),
+            ),
+        ),
+        device=("[ID={number},", "GPU #{number}", "GPU {number}:", "device {number}", "device_id:{number}"),
+        is_weak=True,
+        is_general=True,
+        place="printed",
+    ),
+)
+
+ANY_PROGRAMS: Final = {
+    name: re.compile(pattern)
+    for name, pattern in (
+        ("CUDA.jl", r"\.julia/packages/CUDA/|^ERROR: Out of GPU memory"),
+        ("Go", r"runtime: out of memory"),
+        ("Spark RAPIDS", r"spark\.rapids"),
+        (".NET", r"System\.OutOfMemoryException"),
+        ("Qiskit", r"[Qq]iskit|statevector(?:_gpu)? simulator"),
+        ("AMReX", r"\bamrex::|\bAMReX"),
+        ("HeavyDB", r"MapDHandler|ERR_OUT_OF_\w+_MEM|GPU_MGR"),
+        ("MindSpore", r"mindspore"),
+        ("MIOpen", r"MIOpen"),
+        ("Unity", r"MemoryLabel|DynamicHeapAllocator|d3d11: failed to create|D3D11: Failed to create"),
+        ("LM Studio", r"model loading guardrails|lmstudio|LM Studio"),
+        ("TVM", r"\bTVMError|\btvm::|/tvm/"),
+        ("PostgreSQL", r"AllocSetAlloc|\b53200\b|Failed on request of size \d"),
+        ("T-Rex", r"\bTREX:"),
+        ("NVENC", r"(?i)nvenc|nv_enc|cuvid"),
+        ("WebGPU", r"(?i)\bwgpu|\bwebgpu|GPUDevice|GPUBuffer"),
+        ("OpenGL", r"\bGL_|WebGL|\bgl(?:Tex|Buffer|Frame|Render)\w+"),
+        ("Direct3D", r"(?i)\bd3d\d|\bdxgi|0x8007000e|\bHRESULT|CreateCommittedResource"),
+        ("oneAPI", r"\bZE_RESULT|\bUR_RESULT|\bze[A-Z][a-z]\w+|(?i:\bsycl|level.?zero)"),
+        ("ROCm", r"\bhip[A-Z]\w+|\bHIP|(?i:\brocm|\bhsa_)"),
+        ("CUDA", r"(?i:\bcuda)|Cuda|\bcu[A-Z]\w+|\bCU(?:DA)?_|\bnv(?:rtc|jpeg)"),
+        ("Vulkan", r"(?i:vulkan)|\bvk[A-Z]\w+|\bVK_"),
+        ("OpenCL", r"(?i:opencl)|\bcl[A-Z]\w+|\bCL_"),
+        ("Metal", r"\bMTL\w+|\bMetal\b|\bMPS"),
+        ("Python", r"\bMemoryError\b"),
+        ("Linux", r"fork/exec|(?i:\berrno 12\b|os error 12\b|\benomem\b)"),
+    )
+}
+"""A program or a driver -> the words of its lines; the first that fits."""
+
+ANY_OF_GPU: Final = re.compile(
+    r"(?i:\bgpus?\b|gpu(?=[A-Z_])|vram|video memory|graphics memory|device memory|\bcuda|nvenc|nvdec|texture|render"
+    r"|\bd3d|dxgi|vulkan|opencl|webgl|\bwgpu|webgpu|\bhip|rocm|miopen|mindspore|\bnpu\b|\bhbm\b|accelerator|\bDAG\b"
+    r"|\bsycl|on device|device id)"
+    r"|\b(?:cu|vk|cl|hip|gl)[A-Z]\w|\b(?:GL|VK|CL|ZE|UR|CU|HSA)_|\bMTL"
+)
+"""What only lines on memory of a GPU have."""
+
+ANY_OF_HOST: Final = re.compile(
+    r"(?i:\bheap\b|\bmalloc\b|\bcalloc\b|\bmmap\b|\bfork\b|fork/exec|\bram\b|system memory|system out of memory"
+    r"|host memory|physical memory|virtual memory|\bswap\b|\bcpu\b|os error|errno|enomem|array ?buffer"
+    r"|system resources)|\bruntime: out|System\.OutOfMemoryException|AllocSet|DynamicHeap|\bMemoryError\b"
+    r"|asignar memoria|allocare memoria|Hauptspeicher|分配内存"
+)
+"""What only lines on memory of the system have."""
+
+
+# ------------------------------------------------------------------------------
 # The table, and the page made from it.
 
 TABLES: Final[tuple[Message, ...]] = (
@@ -1856,6 +2063,7 @@ TABLES: Final[tuple[Message, ...]] = (
     *PROGRAMS,
     *VLLM,
     *PEERS,
+    *ANY,
 )
 """Of two texts that begin at one place, the longer counts, of two of one length the first."""
 
@@ -1917,7 +2125,7 @@ def _message_table_section(entry: Message) -> list[str]:
 
 def _message_table_text(text: str) -> str:
     """A template as a person reads it."""
-    for place in ("{size}", "{bytes}", "{number}", "{count}", "{skip}{skip}", "{skip}", "{word}"):
+    for place in ("{size}", "{bytes}", "{amount}", "{number}", "{count}", "{skip}{skip}", "{skip}", "{word}"):
         text = text.replace(place, "...")
     text = text.replace("{start}", "").replace("{end}", "")
     return text.replace("{sep}", ": ").replace("|", r"\|")

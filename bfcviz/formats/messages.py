@@ -23,6 +23,7 @@ _PLACES: Final = {
     r"\{size\}": f"({_DIGITS}(?:{_UNIT})?)",
     r"\{bytes\}": f"({_DIGITS}{_UNIT})",
     r"\{number\}": f"({_DIGITS})",
+    r"\{amount\}": rf"({_DIGITS}{_UNIT}|0x[\dA-Fa-f]{{4,16}}\b|\d{{5,20}}\b)",
     r"\{skip\}": r"[^|;\n]{1,40}?",
     r"\{word\}": r"\S{1,120}?",
     r"\{sep\}": r"['\":=,\s]{1,12}",
@@ -38,7 +39,8 @@ def template(text: str, flags: int = 0) -> re.Pattern[str]:
     """The pattern of a template; its first group is the number.
 
     White space of the template matches any, also none: a line may be cut at any place. `{bytes}` is a size whose
-    unit is always printed, so that a number that was cut before its unit is none; `{skip}` is a short text, `{word}`
+    unit is always printed, so that a number that was cut before its unit is none; `{amount}` is that, or a number of
+    bytes that is too large for a count, in hexadecimal digits, too; `{skip}` is a short text, `{word}`
     one word, `{sep}` what stands between a name and its value, `{count}` a number above 0; `{start}` and `{end}` are
     those of a line.
     """
@@ -121,7 +123,9 @@ class Message:
         is_alone: no word in small letters follows its beginning: with one it is a sentence of a person.
         within: of `RETRY`: lines from the end of the failure up to it; 0: any number.
         place: where a text that is a whole line must stand: at the end of a `traceback`, or as the `last` line that a
-            program printed. "": anywhere.
+            program printed; `printed`: in a line that has what lines of programs have, and no words of a person. "":
+            anywhere.
+        is_general: words that any program may print: read only where no other text tells of a failure.
     """
 
     name: str
@@ -141,6 +145,7 @@ class Message:
     is_alone: bool = False
     within: int = 0
     place: str = ""
+    is_general: bool = False
 
     def __post_init__(self) -> None:
         if self.family is None:

@@ -256,7 +256,13 @@ MESSAGES: Final = (
             "RMM_ERROR_OUT_OF_MEMORY",
         ),
         "rmm/detail/error.hpp, RMM_CUDA_TRY_ALLOC",
-        numbers=(Number("requested", "bytes of the request", ("(failed to allocate {size}",)),),
+        numbers=(
+            Number(
+                "requested",
+                "bytes of the request",
+                ("(failed to allocate {size}", "Attempted to allocate: {size}"),
+            ),
+        ),
         marks={"CUDA error": "upstream", "RMM_ERROR": "upstream"},
     ),
 )

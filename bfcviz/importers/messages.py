@@ -28,6 +28,8 @@ from bfcviz.importers.file_format import READABLE, detect_format, is_plain_text
 
 _PARTS: Final = re.compile(r"(-?\d[\d,]*)(\.\d*)?\s*([KMGTPE])?i?(?:B(?:ytes?)?|bytes?)?", re.IGNORECASE)
 
+_HEXADECIMAL: Final = re.compile(r"0x[\dA-Fa-f]{1,16}")
+
 _GROUPED: Final = re.compile(r"-?\d{1,3}(?:,\d{3})+")
 
 _DECIMAL_COMMA: Final = re.compile(r"(-?\d+),(\d{1,2})")
@@ -47,7 +49,7 @@ def stated_size(text: str, unit: str = "") -> StatedSize | None:
     """The size that a text states; None where it is none. `unit`: K, M, G or T, for a number without one."""
     parts = _PARTS.fullmatch(text.strip())
     if parts is None:
-        return None
+        return StatedSize(int(text, 16), 0) if _HEXADECIMAL.fullmatch(text) else None
     whole, fraction, letter = parts[1], parts[2] or "", (parts[3] or unit).upper()
     comma = _DECIMAL_COMMA.fullmatch(whole)
     if comma is not None and letter and not fraction:  # of a system with a decimal comma
@@ -120,6 +122,9 @@ def read_pasted(text: str) -> StatedFailures:
 
 MOST: Final = 5000
 """Messages of a text that are read."""
+
+_MOST_GENERAL: Final = 50
+"""Lines with words that any program may print, of which the one that says most counts."""
 
 _REACH: Final = 12_000
 """Characters after its beginning that may belong to a message: the longest is the table of a program."""
@@ -214,6 +219,7 @@ class _MessageReader:
         self._ended = 0  # where the beginning of the last message ends; below 0: before the buffer
         self._line = 1  # of the file, where the buffer begins
         self._statements: list[_Statement] = []
+        self._general: list[_Statement] = []
         self._lost: dict[int | None, _Statement] = {}  # rank -> its first text that another was late or gone
         self._labels: set[str] = set()  # that srun puts before the lines of a rank
         self._has_counted = False  # those of the buffer
@@ -230,6 +236,8 @@ class _MessageReader:
         """What the whole text tells."""
         self._read(len(self._buffer))
         failures, soft = _failures_of_statements(self._statements, self._hints)
+        if not failures and all(ENTRIES[each.message].role is Role.BEFORE for each in soft):
+            failures = _failure_of_general_words(self._general, self._hints)
         lost = _failure_of_lost_ranks(list(self._lost.values()), failures)
         (soft if failures else failures).extend(lost)
         return StatedFailures(failures, soft, self._left_out)
@@ -252,9 +260,18 @@ class _MessageReader:
             self._has_counted = True
         return int(label[1]) if label[0] in self._labels else None
 
+    def _read_general(self, found: Sequence[_Beginning]) -> None:
+        """The words that any program may print; they take nothing of the messages that a table describes."""
+        for each in found[: _MOST_GENERAL - len(self._general)]:
+            line = self._line + self._buffer.count("\n", 0, each.start)
+            rank = self._rank_of_line(each, self._buffer)
+            self._general.append(_general_statement(each, self._buffer, line, rank))
+
     def _read(self, stop: int) -> None:
         buffer, self._has_counted = self._buffer, False
-        found = _message_beginnings(buffer, self._done)
+        every = _message_beginnings(buffer, self._done)
+        self._read_general([each for each in every if each.entry.is_general and each.start < stop])
+        found = [each for each in every if not each.entry.is_general]
         strong = [each.start for each in found if not each.entry.is_weak] + [len(buffer)]
         after, previous = 0, self._done
         for each in found:
@@ -289,7 +306,10 @@ class _MessageReader:
 
 
 def _message_beginnings(text: str, start: int) -> list[_Beginning]:
-    """Where messages begin, from `start` on, without overlaps; those in the case of the table count first."""
+    """Where messages begin, from `start` on, without overlaps; those in the case of the table count first.
+
+    Words that any program may print count only outside of all others.
+    """
     small = text.replace("\u0130", "I").lower()  # the only letter that has more than one small one
     found = [
         _Beginning(match.start(), match.end(), order, variant, entry)
@@ -297,11 +317,13 @@ def _message_beginnings(text: str, start: int) -> list[_Beginning]:
         for match in entry.small_patterns[variant].finditer(small, start)
         if _is_in_place(entry.place, text, match)
     ]
+    general = [each for each in found if each.entry.is_general]
+    found = [each for each in found if not each.entry.is_general]
     exact = [each for each in found if each.entry.patterns[each.variant].match(text, each.start)]
     kept = _without_overlaps(exact, [])
     # In other letters than the table's it may be a message where its number follows, or if it is weak.
     others = [each for each in found if each.entry.is_weak or _NUMBER_NEAR.match(text, each.stop)]
-    return _without_overlaps(others, kept)
+    return _without_overlaps(general, _without_overlaps(others, kept))
 
 
 def _without_overlaps(found: list[_Beginning], kept: list[_Beginning]) -> list[_Beginning]:
@@ -338,8 +360,8 @@ _TRACEBACK_LINES, _SHELL_LINES = 8, 8
 
 def _is_in_place(place: str, text: str, match: re.Match[str]) -> bool:
     """Whether a text stands where its entry must: the last line of a traceback, or the last that a program printed."""
-    if not place:
-        return True
+    if not place or place == "printed":
+        return not place or _is_printed(text, match)
     above = text[max(0, match.start() - 2 * _WIDEST) : match.start()].split("\n")
     if place == "traceback":
         return any(_FRAME.search(line) for line in above[-_TRACEBACK_LINES:-1])
@@ -353,6 +375,77 @@ def _is_in_place(place: str, text: str, match: re.Match[str]) -> bool:
     below = [line for line in text[match.end() :].split("\n") if line.strip()]
     is_end = len(below) <= _SHELL_LINES and all(_SHELL.search(line) for line in below)
     return is_end and _OUTPUT.search(last) is not None
+
+
+_ERROR_WORD: Final = re.compile(
+    r"(?i)\berr(?:or)?\b|error[ :\])=]|exception|\bfatal\b|\bfail(?:ed|ure)\b|panicked|\babort|\bterminat"
+    r"|\bwarn(?:ing)?\b|cause:|caused by|\bcaught\b|stopped due|process died|refused"
+)
+_CODE_WORD: Final = re.compile(r"\w_\w|\w::\w|\w\(|[a-z][A-Z]|0x[\dA-Fa-f]|\.\w{1,4}:\d|\[[\w:#]+\]|\d:\d\d")
+"""What lines of programs have and sentences of a person rarely: names, calls, places in code, times."""
+
+_PERSON: Final = re.compile(
+    r"(?i)\b(?:I|I'm|I've|my|we|our|you|your|he|she|they|should|would|could(?! not)|might|maybe|because|so that"
+    r"|whether|without|avoids?|prevents?|never|no longer|instead|detect|handles?|fix(?:es|ed)?|support|add(?:s|ed)?"
+    r"|improve[sd]?|seems?|due to an?|(?<!likely )cause of|what(?! is\(\)|\(\))|how|why|when|whenever|if|not|no"
+    r"|isn't|aren't|(?:that|which|who) (?:ran|runs?)|reports?|reduce|lower|means?|retry (?:with|on|after)"
+    r"|expect(?:s|ed)?|raises?)\b"
+)
+_PERSON_AFTER: Final = re.compile(
+    r"(?i)(?:[ \t](?:errors?|exceptions?|issues?|problems?|conditions?|situations?|crash(?:es)?))?[ \t]"
+    r"(?:if|when|because|with|on|after|while|should|can|could|may|is|are|was|happens?|occurs?|even|but|so|and|only"
+    r"|that|has|gets?)\b"
+    r"|[ \t](?:errors|exceptions|issues|problems|conditions)\b|(?: memory)? in static TLS"
+)
+"""Words of a person, before and after those of a program; and another thing that can be too small."""
+
+_SENTENCE_END: Final = re.compile(r"[.;!?][ \t]")
+_MEMORY_WORD: Final = re.compile(r"(?i)memor|speicher|内存|buffer|texture|heap|system resources|mem size")
+_MEMORY_AFTER: Final = re.compile(
+    r"(?i)[^\n]{0,80}?(?:memory|bytes?\b|buffer|textures?\b|surface|heap|tensor|image|array|\d ?[KMG]i?B\b|\d{5})"
+)
+"""What was refused, in the words themselves, before or after them."""
+
+_SOURCE_LINE: Final = re.compile(
+    r"[ \t]*(?:[+-][ \t])?(?:from|import|def|class|return|raise|except|elif|if|with|self\.|#|//|/?\*)(?!\w)"
+    r"|[ \t]+f?[\"']"
+)
+_PLACE_FOR_TEXT: Final = re.compile(r"\{[a-z_][\w.]*(?:\[|[^\"{}]{0,20}\})|%[sdlu]\b|\$\{")
+"""A line of a source, and what stands in it for a number."""
+
+_MESSAGE_BEFORE: Final = re.compile(r"(?:^|\w: |> |\] )[ \t]{0,9}$")
+_MESSAGE_AFTER: Final = re.compile(r"(?: memory)?[ \t.]*|[ \t\w]{0,20}(?:!|:[^?]*)")
+"""What stands around a message that is a whole line, or follows the name of a program: `a: Cannot allocate memory`."""
+
+_NAME_AFTER: Final = re.compile(r"(?:Error|Exception|\)|\"|'|,|:|\.)*(?:[ \t:(]|$)")
+
+
+def _is_printed(text: str, match: re.Match[str]) -> bool:
+    """Whether words that any program may print stand in a line of a program, and are no words of a person."""
+    before = text[max(0, match.start() - _WIDEST) : match.start()].rpartition("\n")[2]
+    after = text[match.end() : match.end() + _WIDEST].partition("\n")[0]
+    words, around = text[match.start() : match.end()], f"{before} {after}"
+    if _is_of_source(before, words, after):
+        return False
+    is_memory = (
+        words[0] == "0" or any(map(_MEMORY_WORD.search, (words, before))) or _MEMORY_AFTER.match(after)
+    )
+    if not is_memory or _PERSON.search(_SENTENCE_END.split(before)[-1]) or _PERSON_AFTER.match(after):
+        return False
+    is_message = _MESSAGE_BEFORE.search(before) is not None and _MESSAGE_AFTER.fullmatch(after) is not None
+    return is_message or any(each.search(f"{around} {words}") for each in (_CODE_WORD, _ERROR_WORD))
+
+
+def _is_of_source(before: str, words: str, after: str) -> bool:
+    """Whether words stand in a line of a source or in code within a sentence, or are a name and no error is near."""
+    around = f"{before} {after}"
+    if _SOURCE_LINE.match(before) or _PLACE_FOR_TEXT.search(around):
+        return True
+    if before.count("`") % 2 and "`" in after:
+        return any(map(str.isalpha, before.partition("`")[0] + after.partition("`")[2]))
+    if " " in words or words[0] == "0" or words.isupper():
+        return False
+    return not (_NAME_AFTER.match(after) and _ERROR_WORD.search(around))
 
 
 _NUMBER_NEAR: Final = re.compile(r"[^\d\n]{0,40}\d")
@@ -501,6 +594,53 @@ def _message_statement(
         _take_job_table(statement, buffer[found.start : found.start + _REACH].split("\n"))
     _take_mention(statement, found, buffer)
     return statement
+
+
+_LINES_AFTER: Final = 2
+"""Lines after words that any program may print that may have numbers of the same failure."""
+
+
+def _general_statement(found: _Beginning, buffer: str, line: int, rank: int | None) -> _Statement:
+    """What the lines around words that any program may print say: whose they are, which memory, and the numbers."""
+    entry = found.entry
+    start = max(buffer.rfind("\n", 0, found.start) + 1, found.start - _WIDEST)
+    rows = buffer[start : found.stop + 2 * _WIDEST].replace("\\n", "\n").split("\n")[: 1 + _LINES_AFTER]
+    own, near = rows[0], "\n".join(rows)
+    earlier = "\n".join(buffer[max(0, start - 2 * _WIDEST) : start].split("\n")[-1 - _LINES_AFTER :])
+    flat = " ".join(rows)
+    program = next(
+        (
+            name
+            for lines in (own, near, earlier)
+            for name, pattern in message_tables.ANY_PROGRAMS.items()
+            if pattern.search(lines)
+        ),
+        entry.framework,
+    )
+    statement = _Statement(
+        entry,
+        found.variant,
+        line,
+        " ".join(own.split())[:_WIDEST],
+        _message_numbers(entry, flat, flat),
+        _memory_of_lines(own) or _memory_of_lines(near) or _memory_of_lines(earlier),
+        "",
+        framework=program,
+        rank=rank,
+        device=_named_number(entry.device_patterns, own),
+    )
+    _take_mention(statement, found, buffer)
+    return statement
+
+
+def _memory_of_lines(lines: str) -> set[str]:
+    """Whose memory lines are about; nothing where they name both, or neither."""
+    kinds = {
+        mark
+        for mark, pattern in (("gpu", message_tables.ANY_OF_GPU), ("host", message_tables.ANY_OF_HOST))
+        if pattern.search(lines)
+    }
+    return kinds if len(kinds) == 1 else set()
 
 
 def _is_part(before: _Statement, each: _Statement, between: str) -> bool:
@@ -720,6 +860,9 @@ _CODE_BEFORE: Final = re.compile(
 _NAME_BEFORE: Final = re.compile(r"(?:\bcase[ \t]{1,9}|[=!]=[ \t]{0,9})$")
 """What stands in code before the name of an error."""
 
+_COMPARED: Final = re.compile(r"\w[ \t]*[=!]=[ \t]*[\"'`]")
+"""A name that code compares with a text."""
+
 _MATCH_BEFORE: Final = re.compile(
     r"(?:\bmatch[ \t]{0,9}=[ \t]{0,9}|\.(?:search|match|fullmatch|findall|compile)\([ \t]{0,9})[fr]?[\"']$"
 )
@@ -855,6 +998,7 @@ def _is_in_code(words: str, before: str, after: str) -> bool:
         or _CODE_BEFORE.search(before) is not None
         or _MATCH_BEFORE.search(before) is not None
         or (is_name and _NAME_BEFORE.search(before) is not None)
+        or _COMPARED.search(words) is not None
         or (is_name and not before.strip() and _ENUM_AFTER.match(after) is not None)
     )
 
@@ -1142,6 +1286,15 @@ def _failures_of_lone_numbers(rest: list[_Statement]) -> list[_Joined]:
 
 _FIRST_NEGATIVE: Final = 1 << 63
 """Programs print a negative size as a number without a sign: from this on."""
+
+
+def _failure_of_general_words(statements: list[_Statement], hints: set[str]) -> list[StatedFailure]:
+    """The failure that words of any program tell: of several lines the one that says most."""
+    told = [each for each in statements if not each.is_quoted]
+    if not told:
+        return []
+    best = max(told, key=lambda each: (bool(each.marks), "requested" in each.facts, len(each.facts)))
+    return [_stated_failure(_begun_failure(best), hints)]
 
 
 def _stated_failure(join: _Joined, hints: set[str]) -> StatedFailure:

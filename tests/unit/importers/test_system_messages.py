@@ -210,7 +210,14 @@ TEXTS = [
         "715.04 MiB",
         SYSTEM,
     ),
-    ("Unable to allocate 139. MiB for an array", "", "", {}, "", None),  # cut before its shape: not known as NumPy's
+    (  # cut before its shape: not known as NumPy's
+        "Unable to allocate 139. MiB for an array",
+        "Unknown program",
+        "unknown: None",
+        {"requested": 139 << 20},
+        "whether of the system or of the GPU",
+        SYSTEM,
+    ),
     (
         ('level=WARN msg="model request too large for system" requested="5.5 GiB" available="3.4 GiB" total="6.0 GiB" '
         'free="3.4 GiB" swap="0 B"'),
@@ -416,7 +423,8 @@ TEXTS = [
     ),
     ("CpuSplitAndRetryOOM: CPU OutOfMemory: could not split inputs and retry", "Spark RAPIDS", HOST, {}, "not GPU",
      SYSTEM),
-    ("bm_alloc_gmem failed, dev_id = 0, size = 0xc0fb4000", "Sophgo", MAYBE_FULL, {}, "the device", LESS),
+    ("bm_alloc_gmem failed, dev_id = 0, size = 0xc0fb4000", "Sophgo",
+     MAYBE_FULL, {"requested": 0xC0FB4000}, "device", LESS),
     (
         "Memory_Allocation_Failure(EL0004): GE.\nCall rtMalloc fail, purpose: page, type = 2, size:4294967296, dev",
         "Ascend CANN",

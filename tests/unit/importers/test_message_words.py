@@ -1,0 +1,208 @@
+"""Words that any program may print when memory runs out: whose memory, which numbers, and what is no failure."""
+
+import pytest
+
+from bfcviz.analysis.stated_answer import StatedAnswer
+from bfcviz.analysis.stated_verdict import StatedCause
+from bfcviz.importers.messages import read_messages, stated_size
+
+GPU, SYSTEM, EITHER = "capacity", "host_memory", ""
+
+
+def read(text):
+    """The answer for a text, also for one without a failure."""
+    return StatedAnswer.of(*read_messages([text.encode()]))
+
+
+@pytest.mark.parametrize(
+    ("text", "program", "memory", "facts"),
+    [
+        ("CUDA error = 2 at /a/b.h:20 'cudaMalloc(&p, n)'. Error string: out of memory.", "CUDA", GPU, {}),
+        ("Cuda error: cudaMalloc of points failed: out of memory.", "CUDA", GPU, {}),
+        ("hipErrorTbd (ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY ) in /a/b.cc:3:record", "oneAPI", GPU, {}),
+        ("[a_nvenc @ 0x5] CreateBitstreamBuffer failed: out of memory (10): (none)", "NVENC", GPU, {}),
+        ("[.WebGL-0000] GL_OUT_OF_MEMORY: Error allocating Texture2D.", "OpenGL", GPU, {}),
+        ("[1:0909/131036.0:ERROR:a.cc(9)] GL ERROR :GL_OUT_OF_MEMORY : glTexImage2D:", "OpenGL", GPU, {}),
+        ("D3D11: Failed to create RenderTexture (64 x 32 fmt 2), error 0x8007000e", "Unity", GPU, {}),
+        ("panicked at 'wgpu error: Out of Memory', /a/direct.rs:3:5", "WebGPU", GPU, {}),
+        (
+            "MIOpen Error: /a/handlehip.cpp:7: Memory not available to allocate buffer: 655360000",
+            "MIOpen",
+            GPU,
+            {"requested": 655360000},
+        ),
+        (
+            "10:10:12 TREX: [ID=1, GPU #1], Device does not have enough free memory. Required: 4 GB, free: 3 GB.",
+            "T-Rex",
+            GPU,
+            {"requested": 4 << 30, "device_free": 3 << 30},
+        ),
+        ("fatal error: runtime: out of memory\n\nruntime stack:\nruntime.throw(0x1, 0x2)", "Go", SYSTEM, {}),
+        ("fork/exec /usr/bin/a: cannot allocate memory", "Linux", SYSTEM, {}),
+        ("a: error de fork: No se pudo asignar memoria", "Unknown program", SYSTEM, {}),
+        ("a.py failed: [Errno 12] \u65e0\u6cd5\u5206\u914d\u5185\u5b58", "Linux", SYSTEM, {}),
+        (
+            "{ [Error: out of memory] code: '53200', detail: 'Failed on request of size 8388608.' }",
+            "PostgreSQL",
+            EITHER,
+            {"requested": 8388608},
+        ),
+        (
+            "Could not allocate memory: System out of memory!\nTrying to allocate: 67108864B. MemoryLabel: Array",
+            "Unity",
+            SYSTEM,
+            {"requested": 67108864},
+        ),
+        (
+            "Stopped due to insufficient system resources. It requires approximately 16 GB: model loading guardrails",
+            "LM Studio",
+            SYSTEM,
+            {"requested": 16 << 30},
+        ),
+        (
+            "ERROR: Insufficient memory, statevector simulator. Required memory: 4096M, max memory: 1024M",
+            "Qiskit",
+            "request_exceeds_limit",
+            {"requested": 4 << 30, "limit": 1 << 30},
+        ),
+        (
+            "a::out_of_memory_error\n [a.hpp:38]: cudaMalloc of bytes = 4294967312 failed: out of memory",
+            "CUDA",
+            GPU,
+            {"requested": 4294967312},
+        ),
+        ("System.OutOfMemoryException: Array dimensions exceeded supported range.", ".NET", SYSTEM, {}),
+        ("ERR_OUT_OF_CPU_MEM: Not enough host memory to execute the query", "HeavyDB", SYSTEM, {}),
+        (
+            "[ERROR] plus alloc size : 300000000 is more than total mem size : 29000000000. [mindspore/ccsrc/a.cc:3]",
+            "MindSpore",
+            EITHER,
+            {"requested": 300000000, "limit": 29000000000},
+        ),
+        (
+            "AError: Check failed: (result) is false: Failed to allocate 99121664 bytes with alignment 16 bytes",
+            "Unknown program",
+            EITHER,
+            {"requested": 99121664},
+        ),
+    ],
+)
+def test_words_that_any_program_prints(text, program, memory, facts):
+    (failure,) = read(f"{text}\n").failures
+    assert failure.stated.message == "any-memory"
+    assert failure.stated.framework == program
+    assert dict(failure.stated.facts) == facts
+    judged = failure.judgement
+    told = {str(judged.cause), str(judged.second)}
+    assert memory in told if memory else StatedCause.HOST_MEMORY not in told
+    assert failure.advice
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The client should detect cuda out of memory and lower the size.",
+        "It may run out of memory on a GPU of 8 GB, see config.txt:3.",
+        "The GPU uses 2 of 8 GB, so you are not running out of memory.",
+        "MemoryErrors caused by allocated overly large arrays are more descriptive",
+        "Out of memory errors are common with cudaMalloc().",
+        "The error `Out of memory in foo()` says that the device is full.",
+        '    raise RuntimeError(f"failed to allocate {size} bytes of GPU memory")',
+        "    return OUT_OF_MEMORY;",
+        "from torch.cuda import OutOfMemoryError",
+        "def is_out_of_memory(error): ...",
+        "// the driver returns an error: out of memory",
+        'printf("error: failed to allocate %d bytes of memory", n);',
+        "error: failed to allocate time for a meeting",
+        "[INFO] 10:00:00 memory 5 of 8 GB, allocated 3",
+        'if status.Reason == "OOMKilled" { kills = 1 }',
+        "ImportError: a.so: cannot allocate memory in static TLS block",
+    ],
+)
+def test_sentences_and_sources_are_no_failures(text):
+    assert not read(f"{text}\n").failures
+
+
+def test_words_of_any_program_count_only_where_no_known_text_tells_of_a_failure():
+    text = (
+        "ERROR a_b: failed to allocate 5 MiB of memory\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+        "a_b error: ran out of memory\n"
+    )
+    (failure,) = read(text).failures
+    assert failure.stated.framework == "PyTorch CUDA"
+
+
+def test_words_of_any_program_leave_a_refusal_soft():
+    soft = (
+        "Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.50GiB with freed_by_count=0. The caller "
+        "indicates that this is not a failure\nwarning: a_b out of memory\n"
+    )
+    answer = read(soft)
+    assert not answer.failures
+    assert answer.soft
+
+
+def test_of_several_lines_the_one_with_numbers_counts():
+    text = "a_b error: out of memory\nb\nc\nd\na_b error: cudaMalloc: failed to allocate 12345678 bytes of memory\n"
+    (failure,) = read(text).failures
+    assert failure.stated.facts["requested"] == 12345678
+    assert failure.stated.line == 5
+
+
+def test_a_size_in_hexadecimal_digits():
+    assert stated_size("0x639c00").value == 0x639C00
+    assert stated_size("0xzz") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "program", "cause", "facts"),
+    [
+        ("com.nvidia.spark.rapids.jni.GpuRetryOOM: GPU OutOfMemory", "Spark RAPIDS", GPU, {}),
+        ("com.nvidia.spark.rapids.jni.RetryOOM: task should retry operation", "Spark RAPIDS", GPU, {}),
+        ("com.nvidia.spark.rapids.jni.CpuRetryOOM: CPU OutOfMemory", "Spark RAPIDS", SYSTEM, {}),
+        (
+            "FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory",
+            "JavaScript",
+            SYSTEM,
+            {},
+        ),
+        ("Uncaught RangeError: Array buffer allocation failed", "JavaScript", SYSTEM, {}),
+        ("[a-0] terminated with exit code (137). Reason [Error].", "Linux", SYSTEM, {}),
+        ("OSError: [WinError 1455] \u9875\u9762\u6587\u4ef6\u592a\u5c0f", "Windows", SYSTEM, {}),
+        ("pyopencl.RuntimeError: clEnqueueReadBuffer failed: out of resources", "OpenCL", GPU, {}),
+        ("Error on nvEncOpenEncodeSessionEx: 10 (no memory)", "NVENC", "cap_by_setting", {}),
+        ("error loading model: unable to allocate CUDA_Host buffer", "llama.cpp", SYSTEM, {}),
+        ("ANet: insufficient shared memory available on the GPU.", "CUDA", "request_exceeds_limit", {}),
+        (
+            "Failed to set the allowed dynamic shared memory size to 73728",
+            "CUDA",
+            "request_exceeds_limit",
+            {"requested": 73728},
+        ),
+        (
+            "failed assertion `[A] Error: total bytes of NDArray > 2**32'",
+            "Metal",
+            "request_exceeds_limit",
+            {},
+        ),
+        (
+            "[error] bm_alloc_gmem failed, dev_id = 0, size = 0x100000",
+            "Sophgo",
+            GPU,
+            {"requested": 1 << 20},
+        ),
+        (
+            "failed with result RMM_ERROR_OUT_OF_MEMORY (4) Attempted to allocate: 4000000000 bytes.",
+            "RMM",
+            GPU,
+            {"requested": 4000000000},
+        ),
+    ],
+)
+def test_more_words_of_known_programs(text, program, cause, facts):
+    (failure,) = read(f"{text}\n").failures
+    assert failure.stated.framework == program
+    assert dict(failure.stated.facts) == facts
+    assert cause in {str(failure.judgement.cause), str(failure.judgement.second)}
+    assert failure.advice
