@@ -1944,12 +1944,14 @@ ANY: Final = (
             "allocation failed",
             "more than total mem size",
             "0x8007000E",
+            "0x80070008",
+            "0xC0000017",
             "No se pudo asignar memoria",
             "Impossibile allocare memoria",
             "Nicht genügend Hauptspeicher verfügbar",
             "无法分配内存",
         ),
-        "any program; of Windows the number of E_OUTOFMEMORY, of glibc the text of ENOMEM in other languages",
+        "any program; of Windows the numbers of its errors, of glibc the text of ENOMEM in other languages",
         numbers=(
             Number(
                 "requested",
@@ -1957,6 +1959,7 @@ ANY: Final = (
                 (
                     "to allocate {amount}",
                     "to allocate: {amount}",
+                    "to allocate a {amount}",
                     "allocate buffer: {amount}",
                     "alloc size : {amount}",
                     "allocate {skip} of size {amount}",
@@ -2004,6 +2007,8 @@ ANY_PROGRAMS: Final = {
         ("Go", r"runtime: out of memory"),
         ("Spark RAPIDS", r"spark\.rapids"),
         (".NET", r"System\.OutOfMemoryException"),
+        ("Java", r"java\.lang\.OutOfMemoryError"),
+        ("Windows", r"0x80070008|0xC0000017"),
         ("Qiskit", r"[Qq]iskit|statevector(?:_gpu)? simulator"),
         ("AMReX", r"\bamrex::|\bAMReX"),
         ("HeavyDB", r"MapDHandler|ERR_OUT_OF_\w+_MEM|GPU_MGR"),
@@ -2020,7 +2025,7 @@ ANY_PROGRAMS: Final = {
         ("Direct3D", r"(?i)\bd3d\d|\bdxgi|0x8007000e|\bHRESULT|CreateCommittedResource"),
         ("oneAPI", r"\bZE_RESULT|\bUR_RESULT|\bze[A-Z][a-z]\w+|(?i:\bsycl|level.?zero)"),
         ("ROCm", r"\bhip[A-Z]\w+|\bHIP|(?i:\brocm|\bhsa_)"),
-        ("CUDA", r"(?i:\bcuda)|Cuda|\bcu[A-Z]\w+|\bCU(?:DA)?_|\bnv(?:rtc|jpeg)"),
+        ("CUDA", r"(?i:\bcuda)|Cuda|\bcu[A-Z]\w+|\bCU(?:DA)?_|\bnv(?:rtc|jpeg)|\bthrust::"),
         ("Vulkan", r"(?i:vulkan)|\bvk[A-Z]\w+|\bVK_"),
         ("OpenCL", r"(?i:opencl)|\bcl[A-Z]\w+|\bCL_"),
         ("Metal", r"\bMTL\w+|\bMetal\b|\bMPS"),
@@ -2033,7 +2038,7 @@ ANY_PROGRAMS: Final = {
 ANY_OF_GPU: Final = re.compile(
     r"(?i:\bgpus?\b|gpu(?=[A-Z_])|vram|video memory|graphics memory|device memory|\bcuda|nvenc|nvdec|texture|render"
     r"|\bd3d|dxgi|vulkan|opencl|webgl|\bwgpu|webgpu|\bhip|rocm|miopen|mindspore|\bnpu\b|\bhbm\b|accelerator|\bDAG\b"
-    r"|\bsycl|on device|device id)"
+    r"|\bsycl|\bthrust::|on device|device id)"
     r"|\b(?:cu|vk|cl|hip|gl)[A-Z]\w|\b(?:GL|VK|CL|ZE|UR|CU|HSA)_|\bMTL"
 )
 """What only lines on memory of a GPU have."""
@@ -2041,8 +2046,8 @@ ANY_OF_GPU: Final = re.compile(
 ANY_OF_HOST: Final = re.compile(
     r"(?i:\bheap\b|\bmalloc\b|\bcalloc\b|\bmmap\b|\bfork\b|fork/exec|\bram\b|system memory|system out of memory"
     r"|host memory|physical memory|virtual memory|\bswap\b|\bcpu\b|os error|errno|enomem|array ?buffer"
-    r"|system resources)|\bruntime: out|System\.OutOfMemoryException|AllocSet|DynamicHeap|\bMemoryError\b"
-    r"|asignar memoria|allocare memoria|Hauptspeicher|分配内存"
+    r"|system resources)|\bruntime: out|(?:System|java\.lang)\.OutOfMemoryE|0x80070008|0xC0000017|AllocSet"
+    r"|DynamicHeap|\bMemoryError\b|asignar memoria|allocare memoria|Hauptspeicher|分配内存"
 )
 """What only lines on memory of the system have."""
 

@@ -237,7 +237,8 @@ class _MessageReader:
         self._read(len(self._buffer))
         failures, soft = _failures_of_statements(self._statements, self._hints)
         if not failures and all(ENTRIES[each.message].role is Role.BEFORE for each in soft):
-            failures = _failure_of_general_words(self._general, self._hints)
+            told, goes_on = _failure_of_general_words(self._general, self._hints)
+            failures, soft = told, [*soft, *goes_on]
         lost = _failure_of_lost_ranks(list(self._lost.values()), failures)
         (soft if failures else failures).extend(lost)
         return StatedFailures(failures, soft, self._left_out)
@@ -381,6 +382,9 @@ _ERROR_WORD: Final = re.compile(
     r"(?i)\berr(?:or)?\b|error[ :\])=]|exception|\bfatal\b|\bfail(?:ed|ure)\b|panicked|\babort|\bterminat"
     r"|\bwarn(?:ing)?\b|cause:|caused by|\bcaught\b|stopped due|process died|refused"
 )
+_LOG_LEVEL: Final = re.compile(r"\d:\d\d[^\n]{0,40}\b(?:ERROR|FATAL|CRITICAL)\b")
+"""What begins a line of a log on an error: its time and level. There a program may speak as a person does."""
+
 _CODE_WORD: Final = re.compile(r"\w_\w|\w::\w|\w\(|[a-z][A-Z]|0x[\dA-Fa-f]|\.\w{1,4}:\d|\[[\w:#]+\]|\d:\d\d")
 """What lines of programs have and sentences of a person rarely: names, calls, places in code, times."""
 
@@ -430,7 +434,10 @@ def _is_printed(text: str, match: re.Match[str]) -> bool:
     is_memory = (
         words[0] == "0" or any(map(_MEMORY_WORD.search, (words, before))) or _MEMORY_AFTER.match(after)
     )
-    if not is_memory or _PERSON.search(_SENTENCE_END.split(before)[-1]) or _PERSON_AFTER.match(after):
+    is_logged = _LOG_LEVEL.search(before) is not None
+    if not is_memory or (not is_logged and _PERSON.search(_SENTENCE_END.split(before)[-1])):
+        return False
+    if not is_logged and _PERSON_AFTER.match(after):
         return False
     is_message = _MESSAGE_BEFORE.search(before) is not None and _MESSAGE_AFTER.fullmatch(after) is not None
     return is_message or any(each.search(f"{around} {words}") for each in (_CODE_WORD, _ERROR_WORD))
@@ -596,6 +603,12 @@ def _message_statement(
     return statement
 
 
+_GOES_ON: Final = re.compile(
+    r"(?i)\bfall(?:s|ing)? back\b|\bfallback\b|\bretrying\b|\btrying again (?:in|with)|\bskipping (?:the |this )?batch"
+    r"|\bcontinuing with(?:out)?\b"
+)
+"""What a program prints that goes on after a refusal, on the same line or the next."""
+
 _LINES_AFTER: Final = 2
 """Lines after words that any program may print that may have numbers of the same failure."""
 
@@ -629,6 +642,10 @@ def _general_statement(found: _Beginning, buffer: str, line: int, rank: int | No
         rank=rank,
         device=_named_number(entry.device_patterns, own),
     )
+    if _GOES_ON.search("\n".join(rows[:2])):
+        statement.marks.add("goes_on")
+    if "host" in statement.marks and "device_free" in statement.facts:
+        statement.facts["available"] = statement.facts.pop("device_free")
     _take_mention(statement, found, buffer)
     return statement
 
@@ -1288,13 +1305,17 @@ _FIRST_NEGATIVE: Final = 1 << 63
 """Programs print a negative size as a number without a sign: from this on."""
 
 
-def _failure_of_general_words(statements: list[_Statement], hints: set[str]) -> list[StatedFailure]:
-    """The failure that words of any program tell: of several lines the one that says most."""
+def _failure_of_general_words(
+    statements: list[_Statement], hints: set[str]
+) -> tuple[list[StatedFailure], list[StatedFailure]]:
+    """The failure that words of any program tell, of several lines the one that says most; and what is none."""
     told = [each for each in statements if not each.is_quoted]
+    ended = [each for each in told if "goes_on" not in each.marks]
     if not told:
-        return []
-    best = max(told, key=lambda each: (bool(each.marks), "requested" in each.facts, len(each.facts)))
-    return [_stated_failure(_begun_failure(best), hints)]
+        return [], []
+    best = max(ended or told, key=lambda each: ("requested" in each.facts, len(each.marks), len(each.facts)))
+    found = [_stated_failure(_begun_failure(best), hints)]
+    return (found, []) if ended else ([], found)
 
 
 def _stated_failure(join: _Joined, hints: set[str]) -> StatedFailure:

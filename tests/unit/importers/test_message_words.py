@@ -71,6 +71,21 @@ def read(text):
             GPU,
             {"requested": 4294967312},
         ),
+        (
+            "E/A: java.lang.OutOfMemoryError: Failed to allocate a 8000000 byte allocation with 1000000 free bytes",
+            "Java",
+            SYSTEM,
+            {"requested": 8000000, "available": 1000000},
+        ),
+        ("\u5185\u5b58\u8d44\u6e90\u4e0d\u8db3 (HRESULT:0x80070008)", "Windows", SYSTEM, {}),
+        ("0xC0000017 (no quota)", "Windows", SYSTEM, {}),
+        ("terminate 'thrust::system_error'\n  what():  parallel_for failed: out of memory", "CUDA", GPU, {}),
+        (
+            "2022-05-05 12:33:54,767 ERROR [a.py:7] Your GPU ran out of memory with this batch",
+            "Unknown program",
+            GPU,
+            {},
+        ),
         ("System.OutOfMemoryException: Array dimensions exceeded supported range.", ".NET", SYSTEM, {}),
         ("ERR_OUT_OF_CPU_MEM: Not enough host memory to execute the query", "HeavyDB", SYSTEM, {}),
         (
@@ -141,6 +156,27 @@ def test_words_of_any_program_leave_a_refusal_soft():
     answer = read(soft)
     assert not answer.failures
     assert answer.soft
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vkAllocateMemory failed, a_b: out of video memory, trying again in system memory as a fallback.",
+        "WARNING a.cc:7 Failed to allocate 67108864 bytes of pinned memory\nfalling back to pageable memory",
+        "| WARNING: ran out of memory on GPU #2, skipping batch",
+    ],
+)
+def test_a_program_that_goes_on_did_not_fail(text):
+    answer = read(f"{text}\n")
+    assert not answer.failures
+    (told,) = answer.soft
+    assert told.judgement.cause is StatedCause.NOT_A_FAILURE
+
+
+def test_a_later_line_without_another_way_is_a_failure():
+    text = "a_b error: out of GPU memory, falling back to the CPU\n\na_b error: out of CPU memory\n"
+    (failure,) = read(text).failures
+    assert failure.stated.line == 3
 
 
 def test_of_several_lines_the_one_with_numbers_counts():
