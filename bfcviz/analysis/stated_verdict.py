@@ -1514,9 +1514,13 @@ def _program_call_verdict(found: StatedFailure) -> Judgement:
         return _stated_free_verdict(found)
     said = next((text for mark, text in _PROGRAM_CALLS.items() if mark in found.marks), "")
     return _undecided(
-        f"{said or f'{found.framework} was refused memory of the device.'} How much was asked, and how much was free, "
+        f"{said or f'{_who(found)} was refused memory of the device.'} How much was asked, and how much was free, "
         "is not in the text."
     )
+
+
+def _who(found: StatedFailure) -> str:
+    return "A program" if found.framework == ENTRIES["any-memory"].framework else found.framework
 
 
 def _any_verdict(found: StatedFailure) -> Judgement:
@@ -1527,11 +1531,10 @@ def _any_verdict(found: StatedFailure) -> Judgement:
     if limited is not None:
         return limited
     asked = "" if found.fact("requested") is None else f" {_size(found.facts['requested'])} were asked."
-    who = "A program" if found.framework == ENTRIES[found.message].framework else found.framework
     return Judgement(
         StatedCause.UNKNOWN,
-        f"{who} was refused memory; the text does not say whether of the system or of the GPU, nor what was free."
-        f"{asked}",
+        f"{_who(found)} was refused memory; the text does not say whether of the system or of the GPU, nor what was "
+        f"free.{asked}",
     )
 
 

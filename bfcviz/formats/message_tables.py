@@ -474,6 +474,7 @@ SYSTEM: Final = (
             "(-4:Insufficient memory) Failed to allocate {number} bytes",
             "Insufficient memory (Failed to allocate {number} bytes)",
             "CPU memory allocation failed n={number}",
+            "out of memory allocating {number} bytes after a total of",
             "LightGBMError: Out of Host Memory",
             "ArrowMemoryError: malloc of size {number} failed",
             "ArrowMemoryError: realloc of size {number} failed",
@@ -503,6 +504,7 @@ SYSTEM: Final = (
                     "allocation of {number} bytes",
                     "Failed to allocate {number} bytes",
                     "failed n={number}",
+                    "allocating {number} bytes after",
                     "alloc of size {number} failed",
                     "vector of size {size}",
                     "({size}) array exceeds",
@@ -953,6 +955,7 @@ CALLS: Final = {
     "Insufficient memory (": "OpenCV",
     "memory allocation of": "Rust",
     "CPU memory": "DyNet",
+    "out of memory allocating": "GCC",
     "LightGBMError": "LightGBM",
     "ArrowMemoryError": "Arrow",
     "cannot allocate vector": "R",
@@ -1940,7 +1943,9 @@ ANY: Final = (
             "could not allocate",
             "failed to allocate",
             "unable to allocate",
+            "memory exhausted",
             "memory allocation failed",
+            "memory allocation error",
             "allocation failed",
             "more than total mem size",
             "0x8007000E",
@@ -1965,6 +1970,7 @@ ANY: Final = (
                     "allocate {skip} of size {amount}",
                     "allocation of {amount}",
                     "allocation {amount}",
+                    "allocation error {word}: {amount}",
                     "allocate {amount}",
                     "required: {amount}",
                     "required memory: {amount}",
@@ -2007,6 +2013,7 @@ ANY_PROGRAMS: Final = {
         ("Go", r"runtime: out of memory"),
         ("Spark RAPIDS", r"spark\.rapids"),
         (".NET", r"System\.OutOfMemoryException"),
+        ("LLVM", r"\bLLVM ERROR\b"),
         ("Java", r"java\.lang\.OutOfMemoryError"),
         ("Windows", r"0x80070008|0xC0000017"),
         ("Qiskit", r"[Qq]iskit|statevector(?:_gpu)? simulator"),
@@ -2021,7 +2028,7 @@ ANY_PROGRAMS: Final = {
         ("T-Rex", r"\bTREX:"),
         ("NVENC", r"(?i)nvenc|nv_enc|cuvid"),
         ("WebGPU", r"(?i)\bwgpu|\bwebgpu|GPUDevice|GPUBuffer"),
-        ("OpenGL", r"\bGL_|WebGL|\bgl(?:Tex|Buffer|Frame|Render)\w+"),
+        ("OpenGL", r"\bOpenGL\b|\bGL_|WebGL|\bgl(?:Tex|Buffer|Frame|Render)\w+"),
         ("Direct3D", r"(?i)\bd3d\d|\bdxgi|0x8007000e|\bHRESULT|CreateCommittedResource"),
         ("oneAPI", r"\bZE_RESULT|\bUR_RESULT|\bze[A-Z][a-z]\w+|(?i:\bsycl|level.?zero)"),
         ("ROCm", r"\bhip[A-Z]\w+|\bHIP|(?i:\brocm|\bhsa_)"),
@@ -2037,7 +2044,7 @@ ANY_PROGRAMS: Final = {
 
 ANY_OF_GPU: Final = re.compile(
     r"(?i:\bgpus?\b|gpu(?=[A-Z_])|vram|video memory|graphics memory|device memory|\bcuda|nvenc|nvdec|texture|render"
-    r"|\bd3d|dxgi|vulkan|opencl|webgl|\bwgpu|webgpu|\bhip|rocm|miopen|mindspore|\bnpu\b|\bhbm\b|accelerator|\bDAG\b"
+    r"|\bd3d|dxgi|vulkan|open[cg]l|webgl|\bwgpu|webgpu|\bhip|rocm|miopen|mindspore|\bnpu\b|\bhbm\b|accelerator|\bDAG\b"
     r"|\bsycl|\bthrust::|on device|device id)"
     r"|\b(?:cu|vk|cl|hip|gl)[A-Z]\w|\b(?:GL|VK|CL|ZE|UR|CU|HSA)_|\bMTL"
 )
@@ -2046,7 +2053,7 @@ ANY_OF_GPU: Final = re.compile(
 ANY_OF_HOST: Final = re.compile(
     r"(?i:\bheap\b|\bmalloc\b|\bcalloc\b|\bmmap\b|\bfork\b|fork/exec|\bram\b|system memory|system out of memory"
     r"|host memory|physical memory|virtual memory|\bswap\b|\bcpu\b|os error|errno|enomem|array ?buffer"
-    r"|system resources)|\bruntime: out|(?:System|java\.lang)\.OutOfMemoryE|0x80070008|0xC0000017|AllocSet"
+    r"|system resources)|\bruntime: out|(?:System|java\.lang)\.OutOfMemoryE|0x80070008|0xC0000017|AllocSet|\bLLVM ERROR"
     r"|DynamicHeap|\bMemoryError\b|asignar memoria|allocare memoria|Hauptspeicher|分配内存"
 )
 """What only lines on memory of the system have."""

@@ -406,7 +406,8 @@ _PERSON_AFTER: Final = re.compile(
 _SENTENCE_END: Final = re.compile(r"[.;!?][ \t]")
 _MEMORY_WORD: Final = re.compile(r"(?i)memor|speicher|内存|buffer|texture|heap|system resources|mem size")
 _MEMORY_AFTER: Final = re.compile(
-    r"(?i)[^\n]{0,80}?(?:memory|bytes?\b|buffer|textures?\b|surface|heap|tensor|image|array|\d ?[KMG]i?B\b|\d{5})"
+    r"(?i)[^\n]{0,80}?(?:memory|bytes?\b|buffer|textures?\b|surface|heap|tensor|image|array|region"
+    r"|\d ?[KMG]i?B\b|\d{5})"
 )
 """What was refused, in the words themselves, before or after them."""
 
@@ -450,7 +451,7 @@ def _is_of_source(before: str, words: str, after: str) -> bool:
         return True
     if before.count("`") % 2 and "`" in after:
         return any(map(str.isalpha, before.partition("`")[0] + after.partition("`")[2]))
-    if " " in words or words[0] == "0" or words.isupper():
+    if " " in words or words[0] == "0" or words.isupper() or not words.isascii():
         return False
     return not (_NAME_AFTER.match(after) and _ERROR_WORD.search(around))
 

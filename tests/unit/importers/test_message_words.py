@@ -86,6 +86,11 @@ def read(text):
             GPU,
             {},
         ),
+        ("virtual memory exhausted: Cannot allocate memory", "Unknown program", SYSTEM, {}),
+        ("/usr/bin/ld: failed to set sizes: memory exhausted", "Unknown program", EITHER, {}),
+        ("LLVM ERROR: out of memory\nProgram arguments: /opt/rocm/bin/llvm-link", "LLVM", SYSTEM, {}),
+        ("A(9,0x1) malloc: can't allocate region\nb failed", "Unknown program", SYSTEM, {}),
+        ("Message: OpenGL Exception: (Post render, Out of memory)", "OpenGL", GPU, {}),
         ("System.OutOfMemoryException: Array dimensions exceeded supported range.", ".NET", SYSTEM, {}),
         ("ERR_OUT_OF_CPU_MEM: Not enough host memory to execute the query", "HeavyDB", SYSTEM, {}),
         (
@@ -186,6 +191,21 @@ def test_of_several_lines_the_one_with_numbers_counts():
     assert failure.stated.line == 5
 
 
+def test_a_program_without_a_name():
+    (failure,) = read("a_b error: out of GPU memory\n").failures
+    assert failure.judgement.sentence.startswith("A program was refused memory of the device.")
+
+
+def test_a_request_whose_size_overflowed_exceeds_the_device():
+    text = (
+        "CUDA out of memory. Tried to allocate 67109892.01 GiB. GPU 0 has a total capacity of 24.00 GiB of which 17.00 "
+        "GiB is free. Of the allocated memory 6.00 GiB is allocated by PyTorch, and 21.80 MiB is reserved by PyTorch "
+        "but unallocated.\n"
+    )
+    (failure,) = read(text).failures
+    assert failure.judgement.cause is StatedCause.REQUEST_EXCEEDS_DEVICE
+
+
 def test_a_size_in_hexadecimal_digits():
     assert stated_size("0x639c00").value == 0x639C00
     assert stated_size("0xzz") is None
@@ -194,6 +214,12 @@ def test_a_size_in_hexadecimal_digits():
 @pytest.mark.parametrize(
     ("text", "program", "cause", "facts"),
     [
+        (
+            "cc1plus.exe: out of memory allocating 65536 bytes after a total of 284622848 bytes",
+            "GCC",
+            SYSTEM,
+            {"requested": 65536},
+        ),
         ("com.nvidia.spark.rapids.jni.GpuRetryOOM: GPU OutOfMemory", "Spark RAPIDS", GPU, {}),
         ("com.nvidia.spark.rapids.jni.RetryOOM: task should retry operation", "Spark RAPIDS", GPU, {}),
         ("com.nvidia.spark.rapids.jni.CpuRetryOOM: CPU OutOfMemory", "Spark RAPIDS", SYSTEM, {}),
