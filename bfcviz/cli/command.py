@@ -10,6 +10,7 @@ import pwd
 import re
 import shlex
 import signal
+import stat
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -231,7 +232,7 @@ def _recording_of_process(process: Path) -> Path:
     listed = process / "task" / process.name / "children"  # not of every kernel
     children = [_PROCESSES / child for child in listed.read_text().split()] if listed.exists() else []
     for each in (process, *children):
-        for link, target in _open_files(each):
+        for link, target in _written_files(each):
             if target.name == EVENTS_FILE:
                 is_here = target.exists() and target.samefile(link)  # else it is in a container
                 return target.parent if is_here else each / "root" / target.parent.relative_to("/")
@@ -258,20 +259,26 @@ def _recording_of_process(process: Path) -> Path:
     raise FileError(process.name, "", why)
 
 
-def _open_files(process: Path) -> Iterator[tuple[Path, Path]]:
-    """The links of its open files, and what they lead to; none where the process is another user's, or has ended."""
+def _written_files(process: Path) -> Iterator[tuple[Path, Path]]:
+    """The links of the files that it may write to, and what they lead to; a view of a recording only reads it.
+
+    None where the process is another user's, or has ended.
+    """
     with suppress(OSError):
         for link in (process / "fd").iterdir():
             with suppress(OSError):  # it was just closed
-                yield link, link.readlink()
+                if link.lstat().st_mode & stat.S_IWUSR:
+                    yield link, link.readlink()
 
 
 def _record_order(process: Path) -> dict[str, Any]:
     """What `bfcviz record` told a process that it started; empty: it did not."""
     settings = (process / "environ").read_text("utf-8", "replace").split("\0")
     told = (each.removeprefix(_RECORD) for each in settings if each.startswith(_RECORD))
-    order: dict[str, Any] = json.loads(next(told, "{}"))
-    return order
+    with suppress(ValueError):  # it may have been set by hand
+        if isinstance(order := json.loads(next(told, "{}")), dict):
+            return order
+    return {}
 
 
 def _handles(process: Path, number: signal.Signals) -> bool:

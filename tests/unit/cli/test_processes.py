@@ -40,10 +40,19 @@ def test_the_folder_of_a_recording_and_of_what_started_it(tmp_path):
         assert recorded_folder(word) == str(tmp_path)
 
 
+def test_a_process_that_only_reads_a_recording_does_not_record(tmp_path):
+    events = tmp_path / EVENTS_FILE
+    events.touch()
+    with running(f"f = open({str(events)!r}); {WAIT}") as word, pytest.raises(FileError, match="without a"):
+        recorded_folder(word)
+
+
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
         ({}, ("without a recording", "bfcviz record")),
+        ({"BFCVIZ_RECORD": "1"}, ("without a recording",)),
+        ({"BFCVIZ_RECORD": "run.bfc"}, ("without a recording",)),
         ({"BFCVIZ_RECORD": '{"folder": "/a/run.bfc"}'}, ("/a/run.bfc", "imported")),
         ({"BFCVIZ_RECORD": '{"folder": "/a/flight", "flight": {}}'}, ("/a/flight", "imported")),
     ],
