@@ -157,6 +157,12 @@ class Rank:
         return any(each.verdict != StatedCause.CONSEQUENCE for each in self.failures)
 
     @property
+    def lacked_memory(self) -> bool:
+        """Whether it tells of a failure that may be for lack of memory."""
+        others = {StatedCause.CONSEQUENCE, StatedCause.NOT_LACK_OF_MEMORY}
+        return any(each.verdict not in others for each in self.failures)
+
+    @property
     def badness(self) -> tuple[bool, bool, bool, float, bool, int]:
         """Sorts ranks: those with a failure first, the earliest of them first; then the killed, then by their peaks."""
         times = [each.time_ns for each in self.failures if each.time_ns is not None]
@@ -615,12 +621,15 @@ class RankSet:
     def headline(self) -> str:
         """How many ranks there are, and how many of them ran out of memory."""
         known, failed = len(self.known), sum(rank.has_failed for rank in self.known)
-        all_of_them = counted(known, self._noun)
+        all_of_them, lacked = counted(known, self._noun), sum(rank.lacked_memory for rank in self.known)
         if len(self.ranks) == known == 1:  # a folder with one file, such as that of `record --on-oom`
             only = "the only file that bfcviz reads" if self.others else "its only file"
-            what = f"a request failed in {only}" if failed else f"no request failed in {only}"
+            what = f"{'a' if lacked else 'no'} request failed in {only}"
+        elif lacked:
+            others = f", {failed - lacked:,} failed for another reason" if failed > lacked else ""
+            what = f"{lacked:,} of {all_of_them} had a failed request{others}"
         elif failed:
-            what = f"{failed:,} of {all_of_them} had a failed request"
+            what = f"{failed:,} of {all_of_them} failed, not for lack of memory"
         elif any(rank.has_heap for rank in self.known):
             what = f"no request failed in {all_of_them}"
         else:
@@ -657,12 +666,17 @@ class RankSet:
             (first, name), (second, later) = times[:2]
             lines.append(f"{name} failed first, {(second - first) / 1e9:.3g} s before {later}")
         silent = [rank for rank in self.known if not rank.failures and not rank.has_heap]
-        if not any(rank.has_failed or rank.has_heap for rank in self.known):
+        if silent and not any(rank.has_failed or rank.has_heap for rank in self.known):
             lines += [
-                f"{rank.name}: no message that bfcviz knows: look there first, and in dmesg of its machine; its log "
+                f"{rank.name}: no message that bfcviz knows; its log "
                 + (f"ends with: {shortened_name(rank.last_line, _LONGEST)}" if rank.last_line else "is empty")
                 for rank in silent[:_MOST_FAILURES]
             ]
+            if len(silent) > _MOST_FAILURES:
+                lines.append(
+                    f"{counted(len(silent) - _MOST_FAILURES, 'more log')} without a message that bfcviz knows"
+                )
+            lines.append("Look at the end of these logs first, and in dmesg of their machines")
         return lines
 
     @property

@@ -248,3 +248,34 @@ def test_files_of_different_formats_are_not_compared_as_ranks(tmp_path):
     assert (found.spreads, found.only) == ((), ())
     assert (len(found.failures), "1 of 2 files" in found.headline) == (1, True)
     assert len(found.rows) == 3
+
+
+TEXTS = {
+    "memory": "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 15.90 GiB total capacity; 14.1 GiB "
+    "already allocated; 1.00 GiB free; 14.20 GiB reserved in total by PyTorch)\n",
+    "other": "grpc.RpcError: RESOURCE_EXHAUSTED: Received message larger than max (5367821 vs. 4194304)\n",
+    "late": "[E1 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL\n",
+    "none": "epoch 3 done\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("texts", "failed", "lacked"),
+    [(("memory", "other", "none"), 2, 1), (("other", "other"), 2, 0), (("memory", "none"), 1, 1)],
+)
+def test_a_failure_for_another_reason_is_no_failed_request(texts, failed, lacked, tmp_path):
+    for number, name in enumerate(texts):
+        (tmp_path / f"rank{number}.log").write_text(TEXTS[name])
+    found = bfcviz.open_all(tmp_path)
+    assert sum(rank.has_failed for rank in found.ranks) == failed
+    assert sum(rank.lacked_memory for rank in found.ranks) == lacked
+    assert ("failed request" in found.headline) == (lacked > 0)
+    assert (f"{lacked} of {len(texts)}" if lacked else f"{failed} of {len(texts)}") in found.headline
+
+
+def test_every_silent_log_is_counted(tmp_path):
+    for number in range(40):
+        (tmp_path / f"rank{number}.log").write_text(TEXTS["none" if number else "late"])
+    lines = bfcviz.open_all(tmp_path).failure_lines
+    named = sum(line.startswith("rank ") for line in lines)
+    assert any(line.startswith(f"{40 - named} more") for line in lines)
