@@ -1,6 +1,6 @@
 // The region map of a page without a kernel, painted on a canvas under plotly's axes: its cost depends on pixels and
 // chunks, a few milliseconds for 50,000 chunks. It lays out rows as bfcviz/figures/map_rows.py and colours
-// pixels as cells.py: each has the colour of one class of its bytes, paler by what is free.
+// pixels as map_cells.py: each has the colour of one class of its bytes, paler by what is free.
 
 import { FREE_CHUNK, IN_USE, NOTHING } from "./page_heap.js";
 

@@ -13,7 +13,7 @@ def machine(monkeypatch, tmp_path):
     """A machine of 24 GiB with 20 available, without control groups; returns the folder for some."""
     monkeypatch.setattr(memory_limits, "_CONTROL_GROUPS", tmp_path)
     monkeypatch.setattr(memory_limits, "_installed_memory", lambda: 24 * GIB)
-    monkeypatch.setattr(memory_limits.pages, "available_memory", lambda: 20 * GIB)
+    monkeypatch.setattr(memory_limits.heap_memory, "available_memory", lambda: 20 * GIB)
     monkeypatch.setattr(memory_limits, "_group_paths", lambda: [("", "/pod/kernel")])
     return tmp_path
 
