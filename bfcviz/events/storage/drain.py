@@ -31,7 +31,7 @@ import numpy as np
 from bfcviz.errors import FileError
 from bfcviz.events.event_file import EventFile, free_space
 from bfcviz.events.log_memory import SLOT
-from bfcviz.events.process_memory import SAMPLE_EVERY_S, sample_process
+from bfcviz.events.process_memory import PROCESS_FILE, SAMPLE_EVERY_S, sample_process
 from bfcviz.events.schema import EVENT
 from bfcviz.events.storage.block_codec import MOST_EVENTS, EventCodec
 from bfcviz.events.storage.blocks import BlockFile, Describe, event_section, is_keyframe_stored
@@ -39,6 +39,7 @@ from bfcviz.events.storage.files import PRIVATE_FILE, try_lock
 from bfcviz.events.storage.folder import (
     BLOCKS_FILE,
     EVENTS_FILE,
+    ORIGIN_FILE,
     RECORD,
     nothing_dropped_text,
     read_origin,
@@ -227,6 +228,11 @@ class FolderDrain:
         self._look(has_ended=True)
         for drain in self._drains.values():
             drain.close()
+        for place in self._processes:
+            if not (place / ORIGIN_FILE).exists():  # it was discarded while its process was sampled
+                with suppress(OSError):
+                    (place / PROCESS_FILE).unlink(missing_ok=True)
+                    place.rmdir()
 
     def _run(self) -> None:
         wait_s = SAMPLE_EVERY_S

@@ -19,7 +19,7 @@ from bfcviz.events.process_memory import (
     sample_process,
 )
 from bfcviz.events.storage.drain import FolderDrain
-from bfcviz.events.storage.folder import files_of
+from bfcviz.events.storage.folder import files_of, remove_files
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 
@@ -86,6 +86,16 @@ def test_what_packs_a_recording_samples_its_process(folder):
     drain.end()
     assert process_memory(Trace.open(folder).origin.details) is not None
     assert folder / PROCESS_FILE in files_of(folder)  # so that --force removes it
+
+
+def test_a_recording_that_is_discarded_while_it_is_sampled_leaves_nothing(folder, monkeypatch):
+    def sample(process, place):
+        remove_files(place)  # then the folder could not be removed
+        sample_process(process, place)
+
+    monkeypatch.setattr("bfcviz.events.storage.drain.sample_process", sample)
+    FolderDrain(folder, lambda _: lambda events: (b"", b"")).end()
+    assert not folder.exists()
 
 
 def test_times_are_those_of_events_and_a_saved_trace_keeps_them(folder, tmp_path):
