@@ -26,6 +26,7 @@ GIB = 1 << 30
         ("1062 MB", "", 1062 << 20, (1 << 19) + 1),
         ("1,02GiB", "", round(1.02 * GIB), GIB // 200 + 1),  # a system with a decimal comma
         ("14825", "M", 14825 << 20, (1 << 19) + 1),
+        ("0x4000", "", 16 << 10, 0),
         ("-0.3 GiB", "", round(-0.3 * GIB), GIB // 20 + 1),
     ],
 )
@@ -34,7 +35,7 @@ def test_sizes_as_frameworks_print_them(text, unit, value, slack):
     assert (found.value, found.slack) == (value, pytest.approx(slack, abs=1))
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "1,2,3", "1,02 and", "0x10"])
+@pytest.mark.parametrize("text", ["", "GiB", "1,2,3", "1,02 and", "0xGiB"])
 def test_what_is_no_size(text):
     assert stated_size(text) is None
 
