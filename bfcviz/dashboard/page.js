@@ -208,7 +208,8 @@ function watch_kernel(root, signal) {
     told = document.createElement("div");
     told.className = "bfcviz-dead";
     told.setAttribute("role", "alert");
-    told.textContent = "The kernel of this view restarted or ended: nothing here answers. Run the cell again.";
+    const again = document.body.dataset.voila ? "Load the page again." : "Run the cell again."; // its pages have no cell
+    told.textContent = `The kernel of this view restarted or ended: nothing here answers. ${again}`;
     root.prepend(told);
   };
   const observer = new MutationObserver(check);
