@@ -15,6 +15,12 @@ def drawn(name, heap, step=None, *, pool=0, look=PLAIN):
     return FIGURES[name].draw(heap, look)
 
 
+def named(figure, start):
+    """The trace of a figure whose name begins so."""
+    (trace,) = [trace for trace in figure.data if trace.name.startswith(start)]
+    return trace
+
+
 active_memory = partial(drawn, "active_memory")
 address_time = partial(drawn, "address_time")
 bin_histogram = partial(drawn, "bin_histogram")

@@ -1,9 +1,12 @@
-"""Reads a drawn region map: its rectangles, markers and hover texts."""
+"""Region maps at a step, and what is drawn in them: rectangles, markers and hover texts."""
 
 import re
 
 import numpy as np
 
+from bfcviz.figures.colouring import colouring
+from bfcviz.figures.raster_image import LiveMap
+from bfcviz.figures.theme import LIGHT
 from bfcviz.model import Model
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -13,6 +16,10 @@ def at_step(trace, step):
     model = Model(trace)
     model.seek(step)
     return model
+
+
+def live_map_at(trace, step, name="state"):
+    return LiveMap(at_step(trace, step), colouring(trace, 0, name, LIGHT), LIGHT)
 
 
 def named(figure, name):

@@ -1,7 +1,7 @@
 """The fragmentation timeline: its lines are the measures of the model."""
 
 import pytest
-from unit.figures.drawn import fragmentation_timeline
+from unit.figures.drawn import fragmentation_timeline, named
 from unit.figures.synthetic import MiB, busy_trace
 
 from bfcviz.figures import timelines
@@ -9,11 +9,6 @@ from bfcviz.figures.fragmentation_timeline import MEASURES
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model import model as fragmentation
-
-
-def named(figure, start):
-    (trace,) = [trace for trace in figure.data if trace.name.startswith(start)]
-    return trace
 
 
 @pytest.fixture(scope="module")

@@ -2,23 +2,11 @@
 
 import numpy as np
 import pytest
+from unit.figures.drawn_map import at_step, live_map_at
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.events.schema import Kind
-from bfcviz.figures.colouring import colouring
-from bfcviz.figures.raster_image import LiveMap, RasterGrid, cell_bytes
-from bfcviz.figures.theme import LIGHT
-from bfcviz.model import Model
-
-
-def at_step(trace, step):
-    model = Model(trace)
-    model.seek(step)
-    return model
-
-
-def live_map_at(trace, step, name="state"):
-    return LiveMap(at_step(trace, step), colouring(trace, 0, name, LIGHT), LIGHT)
+from bfcviz.figures.raster_image import RasterGrid, cell_bytes
 
 
 @pytest.mark.parametrize("step", [150, 400, 609])

@@ -4,16 +4,16 @@ import zlib
 
 import numpy as np
 import pytest
+from unit.figures.drawn_map import at_step, live_map_at
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures import raster_image
-from bfcviz.figures.colouring import COLOURINGS, colouring
+from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.map_cells import CellBytes
 from bfcviz.figures.map_rows import lay_out
 from bfcviz.figures.raster_image import (
     LINES,
-    LiveMap,
     RasterGrid,
     cell_bytes,
     data_uri,
@@ -24,7 +24,7 @@ from bfcviz.figures.raster_image import (
 from bfcviz.figures.region_map import moving_map_panel, region_panel
 from bfcviz.figures.theme import LIGHT, rgb
 from bfcviz.figures.view_options import PLAIN, Look, MapWindow
-from bfcviz.model import CHUNK, REGION, Model
+from bfcviz.model import CHUNK, REGION
 
 BASE = 1 << 30
 
@@ -263,16 +263,6 @@ def test_data_uri_holds_the_png():
     head, body = data_uri(pixels).split(",", 1)
     assert head == "data:image/png;base64"
     assert np.array_equal(decode(base64.b64decode(body)), pixels)
-
-
-def at_step(trace, step):
-    model = Model(trace)
-    model.seek(step)
-    return model
-
-
-def live_map_at(trace, step, name="state"):
-    return LiveMap(at_step(trace, step), colouring(trace, 0, name, LIGHT), LIGHT)
 
 
 def pixels(image):

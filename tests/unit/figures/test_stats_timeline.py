@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from unit.figures.drawn import fragmentation_timeline, stats_timeline
+from unit.figures.drawn import fragmentation_timeline, named, stats_timeline
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT
@@ -11,11 +11,6 @@ from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 
 EMPTY = trace_of(np.zeros(0, EVENT))
-
-
-def named(figure, start):
-    (trace,) = [trace for trace in figure.data if trace.name.startswith(start)]
-    return trace
 
 
 @pytest.fixture(scope="module")
