@@ -2001,7 +2001,6 @@ ANY: Final = (
         ),
         device=("[ID={number},", "GPU #{number}", "GPU {number}:", "device {number}", "device_id:{number}"),
         is_weak=True,
-        is_general=True,
         place="printed",
     ),
 )

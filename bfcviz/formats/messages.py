@@ -123,9 +123,8 @@ class Message:
         is_alone: no word in small letters follows its beginning: with one it is a sentence of a person.
         within: of `RETRY`: lines from the end of the failure up to it; 0: any number.
         place: where a text that is a whole line must stand: at the end of a `traceback`, or as the `last` line that a
-            program printed; `printed`: in a line that has what lines of programs have, and no words of a person. "":
-            anywhere.
-        is_general: words that any program may print: read only where no other text tells of a failure.
+            program printed; `printed`, of words that any program may print: in a line that has what lines of programs
+            have, and no words of a person, and only where no other text tells of a failure. "": anywhere.
     """
 
     name: str
@@ -145,11 +144,15 @@ class Message:
     is_alone: bool = False
     within: int = 0
     place: str = ""
-    is_general: bool = False
 
     def __post_init__(self) -> None:
         if self.family is None:
             object.__setattr__(self, "family", self.name.removeprefix("program-").partition("-")[0])
+
+    @property
+    def is_general(self) -> bool:
+        """Whether any program may print its words."""
+        return self.place == "printed"
 
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], ...]:

@@ -237,8 +237,9 @@ class _MessageReader:
         self._read(len(self._buffer))
         failures, soft = _failures_of_statements(self._statements, self._hints)
         if not failures and all(ENTRIES[each.message].role is Role.BEFORE for each in soft):
-            told, goes_on = _failure_of_general_words(self._general, self._hints)
-            failures, soft = told, [*soft, *goes_on]
+            general = _failure_of_general_words(self._general)
+            if general is not None:
+                (soft if general.is_soft else failures).append(_stated_failure(general, self._hints))
         lost = _failure_of_lost_ranks(list(self._lost.values()), failures)
         (soft if failures else failures).extend(lost)
         return StatedFailures(failures, soft, self._left_out)
@@ -361,7 +362,7 @@ _TRACEBACK_LINES, _SHELL_LINES = 8, 8
 
 def _is_in_place(place: str, text: str, match: re.Match[str]) -> bool:
     """Whether a text stands where its entry must: the last line of a traceback, or the last that a program printed."""
-    if not place or place == "printed":
+    if place in ("", "printed"):
         return not place or _is_printed(text, match)
     above = text[max(0, match.start() - 2 * _WIDEST) : match.start()].split("\n")
     if place == "traceback":
@@ -1306,17 +1307,14 @@ _FIRST_NEGATIVE: Final = 1 << 63
 """Programs print a negative size as a number without a sign: from this on."""
 
 
-def _failure_of_general_words(
-    statements: list[_Statement], hints: set[str]
-) -> tuple[list[StatedFailure], list[StatedFailure]]:
-    """The failure that words of any program tell, of several lines the one that says most; and what is none."""
+def _failure_of_general_words(statements: list[_Statement]) -> _Joined | None:
+    """What words of any program tell, of several lines the one that says most; of one that goes on it is soft."""
     told = [each for each in statements if not each.is_quoted]
     ended = [each for each in told if "goes_on" not in each.marks]
     if not told:
-        return [], []
+        return None
     best = max(ended or told, key=lambda each: ("requested" in each.facts, len(each.marks), len(each.facts)))
-    found = [_stated_failure(_begun_failure(best), hints)]
-    return (found, []) if ended else ([], found)
+    return _begun_failure(best, is_soft=not ended)
 
 
 def _stated_failure(join: _Joined, hints: set[str]) -> StatedFailure:
