@@ -20,6 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from integration.browser.board import Board
 
 import bfcviz
 
@@ -64,6 +65,7 @@ _START = "import sys; sys.modules['rfc3987_syntax'] = None; from jupyterlab.laba
 
 BROWSER_OPTIONS = [
     "--no-sandbox",
+    "--disable-gpu", "--force-device-scale-factor=0.5",
     "--disable-dev-shm-usage",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
@@ -214,10 +216,15 @@ class Lab:
             return
         pytest.fail(f"{notebook} did not come up: {self.page.evaluate(_STATE)}")
 
-    def run_all_and_draw(self, dashboards):
-        """Run every cell until this number of dashboards is drawn."""
+    def run_all_and_draw(self, dashboards, *names):
+        """Run every cell until this number of dashboards is drawn, and those of these names show their steps.
+
+        A fixture that waits here, not each test for itself, costs one failure and is tried again with a new page.
+        """
         self.run_all()
         self.page.wait_for_function(_DRAWN, arg=dashboards)
+        for number, name in enumerate(names):
+            Board(self, name, number).wait_until_drawn()
 
     def run_all(self):
         """Run every cell to its end; fail on the first error in the outputs."""

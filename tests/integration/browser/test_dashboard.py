@@ -35,7 +35,7 @@ small
 def lab(lab_page):
     write_notebook(lab_page.server.folder / NOTEBOOK, MANY, SMALL)
     with lab_page.opened(NOTEBOOK) as lab:
-        lab.run_all_and_draw(2)
+        lab.run_all_and_draw(2, "many", "small")
         yield lab
 
 

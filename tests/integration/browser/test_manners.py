@@ -39,7 +39,7 @@ CLIPPED = """view => {
 def lab(lab_page):
     write_notebook(lab_page.server.folder / NOTEBOOK, CELL, ROOM)
     with lab_page.opened(NOTEBOOK, size=(880 + SIDEBAR, 1000)) as lab:
-        lab.run_all_and_draw(1)
+        lab.run_all_and_draw(1, "view")
         yield lab
 
 

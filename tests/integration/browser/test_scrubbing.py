@@ -45,7 +45,7 @@ LINES = """view => {
 def lab(lab_page):
     write_notebook(lab_page.server.folder / NOTEBOOK, CELL)
     with lab_page.opened(NOTEBOOK, size=(1500, 1000)) as lab:
-        lab.run_all_and_draw(1)
+        lab.run_all_and_draw(1, "view")
         yield lab
 
 

@@ -28,7 +28,7 @@ IN_SIGHT = """([box, css]) => {
 def lab(lab_page):
     write_notebook(lab_page.server.folder / NOTEBOOK, CELL)
     with lab_page.opened(NOTEBOOK) as lab:
-        lab.run_all_and_draw(1)
+        lab.run_all_and_draw(1, "seen")
         yield lab
 
 
