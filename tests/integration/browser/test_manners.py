@@ -8,7 +8,7 @@ from integration.browser.board import Board, write_notebook
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
 NOTEBOOK = "manners.ipynb"
-SIDEBAR = 432  # pixels of JupyterLab's page beside a cell
+SIDEBAR = 432  # pixels of JupyterLab's page beside a cell, about: it shares them out when the page loads
 CELL = """
 import bfcviz
 view = bfcviz.Inspector(bfcviz.sample("conv"))
@@ -52,9 +52,12 @@ def view(lab):
 
 
 def width(board, pixels):
-    """Make the cell this wide, and wait until the figure is."""
+    """Make the cell about this wide, and wait until the figure is as wide as its cell."""
     board.page.set_viewport_size({"width": pixels + SIDEBAR, "height": 1000})
-    board.wait_for("return Math.abs(plot._fullLayout.width - args[0]) < 3", pixels)
+    cell = "plot.closest('.bfcviz-dashboard').clientWidth"
+    board.wait_for(
+        f"return Math.abs({cell} - args[0]) < 10 && Math.abs(plot._fullLayout.width - {cell}) < 3", pixels
+    )
 
 
 def test_the_page_fits_on_one_screen(view):
