@@ -6,6 +6,13 @@ _SHOWS = """([view, step, words]) => view.querySelector('.bfcviz-step-line')?.te
   && view.querySelector('.js-plotly-plot')?.data?.filter(t => t.name === 'this step' && t.visible === true
     && t.mode === 'lines' && t.x.length === 2).every(t => t.x[0] === step)"""
 
+_STATE = """view => JSON.stringify({
+  words: view.querySelector('.bfcviz-step-line')?.textContent,
+  figures: [...view.querySelectorAll('.bfcviz-figure')].map(each => [each.dataset.bfcvizStep, each.innerText.slice(0, 99)]),
+  lines: view.querySelector('.js-plotly-plot')?.data?.filter(t => t.name === 'this step').map(t => [t.visible, t.x]),
+  boards: document.querySelectorAll('.bfcviz-dashboard').length,
+})"""
+
 
 def write_notebook(path, *cells):
     """A notebook of these code cells."""
@@ -46,7 +53,13 @@ class Board:
 
     def wait_for_step(self, step):
         """Wait until text and figure show it."""
-        self.page.wait_for_function(_SHOWS, arg=[self.view.element_handle(), step, f"step {step:,} of"])
+        from playwright.sync_api import TimeoutError as TookTooLong  # noqa: PLC0415  slow to import
+
+        try:
+            self.page.wait_for_function(_SHOWS, arg=[self.view.element_handle(), step, f"step {step:,} of"])
+        except TookTooLong as error:
+            state = self.view.evaluate(_STATE)
+            raise TookTooLong(f"{error} Python is at {self.step()}, waited for {step}: {state}") from error
 
     def plot(self):
         return self.view.locator(".js-plotly-plot").element_handle()
