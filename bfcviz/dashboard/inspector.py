@@ -74,6 +74,7 @@ if TYPE_CHECKING:
 # `cursor`   the way that the cursor of the map goes, see `MapCursor.move`
 # `hover`    the number of the row of holders that the mouse points at; without it: none
 # `scroll`   the user scrolled a list: its name, and the row at its upper edge
+# `texts`    a text of the page is older than its figure: send all again
 # `scrub`    the page would show steps by itself; with `script` it needs the script for it
 # others     the `data-bfcviz` attribute of the clicked element
 # =========  ===========================================================================================
@@ -467,6 +468,12 @@ def _handle_scroll(view: "Inspector", message: PageMessage) -> None:
     scrolled.scroll(message.whole("top"))
 
 
+def _handle_texts(view: "Inspector", _: PageMessage) -> None:
+    for part in widget_lifetime.family(view):
+        if isinstance(part, widgets.HTML):
+            part.send_state("value")
+
+
 def _handle_scrub(view: "Inspector", message: PageMessage) -> None:
     if view.scrubbing is None:
         from bfcviz.dashboard.scrubbing import Scrubbing  # noqa: PLC0415  what it imports no first screen needs
@@ -504,6 +511,7 @@ HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
     "sort": _handle_sort,
     "scroll": _handle_scroll,
     "scrub": _handle_scrub,
+    "texts": _handle_texts,
     "views": lambda view, message: view.set_trait("views", message.text("views")),
     "brush": _handle_brush,
     "details": _handle_details,

@@ -7,7 +7,7 @@ const HOVER_MS = 60; // the mouse rests so long on a holder before it is pointed
 const DOUBLE_CLICK_MS = 250;
 const REST_MS = 400; // a step shown for so long is read out: not each one while a key is held
 const LATE_MS = 1000; // header and figure show different steps for so long: the page says so
-const LOST_MS = 10_000; // and after so long again, the newest figure does not come by itself
+const LOST_MS = 10_000; // and after so long again, the newest state does not come by itself
 // The keys that Python handles: see KEYS in bfcviz/dashboard/inspector.py.
 const KEYS = new Set(["ArrowLeft", "ArrowRight", "Home", "End", " ", "n", "N", "o", "w", "k", "f", "z", "Escape"]);
 
@@ -29,7 +29,7 @@ export default {
       if (!root.dataset.lmSuppressShortcuts) prepare_root(root, model, removed.signal);
       name_inputs(root);
       place_rows(root);
-      (check_steps ??= watch_steps(root, removed.signal))();
+      (check_steps ??= watch_steps(root, send, removed.signal))();
       (speak ??= speaker(root, removed.signal))();
       const found = root.querySelector(".js-plotly-plot");
       if (found && found !== plot && found.on) {
@@ -81,8 +81,10 @@ function fit_width(plot, width) {
 }
 
 // Never show an old picture as the present one: header and figure name the step that they show. Where these differ for
-// longer than a drawing takes, a sentence covers the figure, which asks Python for its newest state.
-function watch_steps(root, signal) {
+// longer than a drawing takes, a sentence covers the figure, and both ask Python for their newest state. Either may be
+// the older one: a page that reloads or reconnects asks for the state of all widgets, and where Python draws meanwhile,
+// the answer brings texts that are older than what the page has.
+function watch_steps(root, send, signal) {
   let since = 0; // when they began to differ
   let timer = 0;
   let cover = null;
@@ -99,9 +101,7 @@ function watch_steps(root, signal) {
     if (drawn !== drawn_before) rest(); // it follows, if late: only a figure that stands still is covered
     drawn_before = drawn;
     // A figure that draws nothing yet, or cannot, says so itself.
-    if (!figure || wanted === undefined || wanted === drawn || figure.querySelector(".bfcviz-figure-sentence")) {
-      return rest();
-    }
+    if (!figure || wanted === drawn || figure.querySelector(".bfcviz-figure-sentence")) return rest();
     since ||= performance.now();
     const waited = performance.now() - since;
     const lost = waited >= LATE_MS + LOST_MS;
@@ -114,10 +114,10 @@ function watch_steps(root, signal) {
       cover.setAttribute("role", "status");
       figure.after(cover); // below the panes beside the figure
       figure.dispatchEvent(new Event("bfcviz-ask"));
+      send({ do: "texts" });
     }
-    const sentence = lost
-      ? `No figure of step ${wanted} has arrived. Reload this page.`
-      : `loading step ${wanted} …`;
+    const step = wanted ?? drawn;
+    const sentence = lost ? `Not all of step ${step} has arrived. Reload this page.` : `loading step ${step} …`;
     if (cover.textContent !== sentence) cover.textContent = sentence;
   };
   root.addEventListener("bfcviz-drawn", check, { signal });

@@ -7,10 +7,11 @@ _SHOWS = """([view, step, words]) => view.querySelector('.bfcviz-step-line')?.te
     && t.mode === 'lines' && t.x.length === 2).every(t => t.x[0] === step)"""
 
 _STATE = """view => JSON.stringify({
-  words: view.querySelector('.bfcviz-step-line')?.textContent,
-  figures: [...view.querySelectorAll('.bfcviz-figure')].map(each => [each.dataset.bfcvizStep, each.innerText.slice(0, 99)]),
-  lines: view.querySelector('.js-plotly-plot')?.data?.filter(t => t.name === 'this step').map(t => [t.visible, t.x]),
-  boards: document.querySelectorAll('.bfcviz-dashboard').length,
+  dashboards: document.querySelectorAll('.bfcviz-dashboard').length,
+  header: view.querySelector('.bfcviz-step-line')?.textContent,
+  figure: view.querySelector('.bfcviz-figure')?.dataset.bfcvizStep,
+  sentences: [...view.querySelectorAll('.bfcviz-late, .bfcviz-figure-sentence, .bfcviz-dead')].map(e => e.textContent),
+  lines: view.querySelector('.js-plotly-plot')?.data?.filter(t => t.name === 'this step').map(t => [t.visible, ...t.x]),
 })"""
 
 

@@ -7,7 +7,7 @@ from threading import Event, Thread
 
 import pytest
 from integration.browser.board import Board, write_notebook
-from integration.browser.lab import PAGE_LIMIT_MS, WIDGET_LATE, watched_page
+from integration.browser.lab import PAGE_LIMIT_MS, RUNNING, WIDGET_LATE, watched_page
 from integration.browser.test_view import Viewer
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
@@ -29,6 +29,25 @@ from IPython.display import display
 import bfcviz
 others = [bfcviz.Inspector(bfcviz.sample("conv"), step=step) for step in (100, 200)]
 display(*others)
+"""
+
+# Answers a page that asks for the state of all widgets with one that is older than what the page has already got: a
+# thread draws while ipywidgets collects it.
+OVERTAKEN = """
+from ipywidgets import Widget
+answer = Widget._handle_control_comm_msg.__func__
+class Overtaken:
+    def __init__(self, comm):
+        self.comm = comm
+    def send(self, *parts, **options):
+        view.step = 500
+        self.comm.send(*parts, **options)
+def overtaken(cls, message):
+    comm, cls._control_comm = cls._control_comm, Overtaken(cls._control_comm)
+    cls._handle_control_comm_msg = classmethod(answer)
+    answer(cls, message)
+    cls._control_comm = comm
+Widget._handle_control_comm_msg = classmethod(overtaken)
 """
 
 # From here on the page evaluates plotly's script, which it then has not seen, only when `openGate` is called.
@@ -135,7 +154,7 @@ def test_in_view_the_figure_follows_the_step(browser, viewer, slow):
 
 @pytest.fixture(scope="module")
 def lab(lab_page):
-    write_notebook(lab_page.server.folder / NOTEBOOK, SHOWN, AGAIN, TWO)
+    write_notebook(lab_page.server.folder / NOTEBOOK, SHOWN, AGAIN, TWO, OVERTAKEN)
     with lab_page.opened(NOTEBOOK) as lab:
         yield lab
 
@@ -252,6 +271,28 @@ def test_an_old_picture_is_never_shown_as_the_present_one(lab):
     lab.python("setattr(updates, 'comm', way)")
     board.set(step=601)  # the page finds that some are missing, and asks for the whole
     wait_until_drawn(board, 601)
+
+
+def test_a_header_that_an_older_state_has_overtaken_follows_again(lab):
+    lab.start_cell(0)
+    board = Board(lab, "view")
+    wait_until_drawn(board, 1000)
+    lab.start_cell(3)
+    lab.page.wait_for_function(f"number => !({RUNNING})(number)", arg=3)
+    lab.page.evaluate("() => { jupyterapp.shell.currentWidget.sessionContext.session.kernel.reconnect() }")
+    board.view.locator(".bfcviz-late").wait_for()  # the header has the older step
+    wait_until_drawn(board, 500)
+
+
+def test_a_text_of_the_header_that_was_lost_comes(lab):
+    lab.start_cell(0)
+    board = Board(lab, "view")
+    wait_until_drawn(board, 1000)
+    text = "view.header.step_line"
+    lab.python(f"[globals().update(text={text}.value), setattr({text}, 'value', '')]")
+    board.view.locator(".bfcviz-step-line:not(:has(b))").wait_for(state="attached")
+    lab.python(f"{text}._trait_values.update(value=text)")  # not sent
+    wait_until_drawn(board, 1000)
 
 
 def test_on_a_slow_machine_two_figures_follow_the_step(lab):
