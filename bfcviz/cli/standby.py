@@ -196,6 +196,9 @@ def _prepare(view: Any, file: str, reports: Any) -> bool:
         shown = view.prepare(file)
     except BfcvizError as found:
         error = str(found)
-    reports.write(json.dumps({"error": error, "shown": shown or ("", "")}) + "\n")
-    reports.flush()
+    try:
+        reports.write(json.dumps({"error": error, "shown": shown or ("", "")}) + "\n")
+        reports.flush()
+    except BrokenPipeError:  # the server was ended, and there is no one to tell
+        os._exit(1)
     return error is None

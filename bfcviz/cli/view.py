@@ -142,9 +142,10 @@ def prepare(file: str) -> "OpeningCard | None":
         _ = ranks.worst_heap  # raises where no rank has a heap
         _prepared_ranks[file] = ranks
         return None
+    before = Path(file).stat() if Path(file).is_file() else None  # a folder may grow until then
     trace = open_trace(file)
-    if Path(file).is_file():  # a folder may grow until then
-        _prepared[file] = Path(file).stat(), trace
+    if before is not None:
+        _prepared[file] = before, trace
     from bfcviz.exporters.card import opening_card  # noqa: PLC0415  the server needs no traces
 
     return opening_card(trace)

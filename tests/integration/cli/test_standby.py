@@ -15,6 +15,7 @@ import bfcviz
 from bfcviz.cli import view
 from bfcviz.cli.standby import KernelRequest, Standby
 from bfcviz.errors import BfcvizError
+from bfcviz.importers.open_trace import open_trace
 
 VIEW = "bfcviz.cli.view"
 NOTHING = KernelRequest("view", [], {}, None)
@@ -68,6 +69,17 @@ def test_it_ends_with_its_server_and_is_no_kernel_then():
     standby.end()
     assert children_of(os.getpid()) == before
     assert standby.become_kernel(NOTHING) is None
+
+
+def test_it_says_nothing_where_its_server_has_ended_before_the_file_was_read(tmp_path, capfd):
+    (tmp_path / "slow.py").write_text("import sys\ndef prepare(_): sys.stdin.read()\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        standby = Standby("slow", "any")
+    standby._process.stdout.close()
+    standby._process.stdin.close()
+    standby._process.wait(timeout=150)
+    assert capfd.readouterr().err == ""
 
 
 @contextmanager
@@ -145,3 +157,18 @@ def test_a_file_that_changed_since_it_was_read_is_read_again(tmp_path):
     shutil.copy(bfcviz.sample("conv"), file)
     assert view._trace_to_view(str(file)).path == file
     assert view._prepared == {}
+
+
+def test_a_file_that_changed_while_it_was_read_is_read_again(tmp_path, monkeypatch):
+    file = tmp_path / "a.pb.gz"
+    shutil.copy(bfcviz.sample("lstm"), file)
+
+    def read(path):
+        trace = open_trace(path)
+        shutil.copy(bfcviz.sample("conv"), path)
+        return trace
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bfcviz.importers.open_trace.open_trace", read)
+        view.prepare(str(file))
+    assert len(view._trace_to_view(str(file))) == len(bfcviz.open(bfcviz.sample("conv")))
