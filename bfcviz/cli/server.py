@@ -91,6 +91,7 @@ function bfcviz_failed(why) {
   line?.setAttribute("role", "alert");
   line?.replaceChildren(`The interactive view did not start (${why}).`);
 }
+addEventListener("DOMContentLoaded", () => globalThis.bfcvizPlotly || bfcviz_failed("the server ended")); // no rest
 </script>
 """
 
@@ -108,16 +109,24 @@ globalThis.voila_finish = () => {};
   const add = (name, attributes) => document.head.appendChild(Object.assign(document.createElement(name), attributes));
   const begin = () => {
     for (const href of STYLES) add("link", { rel: "stylesheet", href });
-    const [plotly] = SCRIPTS.map((src) => add("script", { src })).slice(-1);
-    const load = (done, fail) => Object.assign(plotly, { onload: () => done(Plotly), onerror: () => fail("?") });
+    const failed = ({ target }) => bfcviz_failed(`${target.src} did not load`);
+    const [plotly] = SCRIPTS.map((src) => add("script", { src, onerror: failed })).slice(-1);
+    const load = (done, fail) => {
+      plotly.onload = () => done(Plotly);
+      plotly.addEventListener("error", () => fail("?"));
+    };
     bfcvizPlotly.set("DIGEST", new Promise(load));
   };
   if (document.hidden) begin(); // it paints nothing
   else requestAnimationFrame(() => setTimeout(begin)); // the first screen is painted before
 }
 addEventListener("load", async () => { // before, the browser would wait for the answer to end loading the page
-  const answer = await fetch("KERNEL");
-  if (!answer.ok) bfcviz_failed((await answer.json()).message);
+  try {
+    const answer = await fetch("KERNEL");
+    if (!answer.ok) bfcviz_failed((await answer.json()).message);
+  } catch (error) {
+    bfcviz_failed(error);
+  }
 });
 </script>
 <div id="rendered_cells"><div class="jp-Cell jp-CodeCell jp-Notebook-cell jp-mod-noInput">

@@ -196,25 +196,43 @@ function map_cursor(root, send) {
   };
 }
 
-// Say that the view is dead: after a restart or the end of the kernel, ipywidgets only marks each widget with a class.
-function watch_kernel(root, signal) {
+// Say that the view is dead: after a restart or the end of the kernel, ipywidgets only marks each widget with a class;
+// where the server ended or the network failed, it does nothing.
+function watch_kernel(root, model, signal) {
+  const { kernel } = model.widget_manager ?? {};
   let told = null;
-  const check = () => {
-    const dead = root.classList.contains("jupyter-widgets-disconnected");
-    if (dead === !!told) return;
+  let timer = 0;
+  const say = (sentence) => {
+    if (sentence === (told?.textContent ?? "")) return;
     told?.remove();
     told = null;
-    if (!dead) return;
+    if (!sentence) return;
     told = document.createElement("div");
     told.className = "bfcviz-dead";
     told.setAttribute("role", "alert");
-    const again = document.body.dataset.voila ? "Load the page again." : "Run the cell again."; // its pages have no cell
-    told.textContent = `The kernel of this view restarted or ended: nothing here answers. ${again}`;
+    told.textContent = sentence;
     root.prepend(told);
   };
+  const check = () => {
+    clearTimeout(timer);
+    const status = kernel?.connectionStatus ?? "connected";
+    const again = document.body.dataset.voila ? "Load the page again." : "Run the cell again."; // its pages have no cell
+    if (root.classList.contains("jupyter-widgets-disconnected") || status === "disconnected") {
+      say(`The kernel of this view restarted or ended: nothing here answers. ${again}`);
+    } else if (status === "connected") {
+      say("");
+    } else {
+      timer = setTimeout(() => say("This page has lost its server: nothing here answers until it is back."), LATE_MS);
+    }
+  };
+  kernel?.connectionStatusChanged?.connect(check);
   const observer = new MutationObserver(check);
   observer.observe(root, { attributes: true, attributeFilter: ["class"] });
-  signal.addEventListener("abort", () => observer.disconnect());
+  signal.addEventListener("abort", () => {
+    observer.disconnect();
+    clearTimeout(timer);
+    kernel?.connectionStatusChanged?.disconnect(check);
+  });
   check();
 }
 
@@ -232,7 +250,7 @@ function prepare_root(root, model, signal) {
   listen_to_scrolls(root, send, signal); // see scrolling.js
   root.addEventListener("change", (event) => event.target.matches("select") && focus(root), { signal });
   keep_keys(root, signal);
-  watch_kernel(root, signal);
+  watch_kernel(root, model, signal);
   listen_to_holders(root, send, signal);
   listen_to_strip(root, send, scrub, signal);
   // In a page without a notebook (Voila calls its whole body one) nothing else wants the keys.

@@ -172,3 +172,30 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     assert not any(Path(f"/proc/{kernel}").exists() for kernel in kernels)
     assert list(viewer.temporary.iterdir()) == []
     assert "Traceback" not in viewer.log.read_text()
+
+
+def test_a_page_whose_server_or_script_is_gone_says_so(viewer, browser):
+    address = f"{viewer.server}?token={viewer.token}"
+    told = "#bfcviz-first-screen [role=alert]"
+    page, _, _ = watched_page(browser, viewer.server)
+    page.set_default_timeout(PAGE_LIMIT_MS)
+    page.goto(address)
+    page.locator(".js-plotly-plot .main-svg").first.wait_for(state="attached")
+
+    other, _, _ = watched_page(browser, viewer.server)
+    other.set_default_timeout(PAGE_LIMIT_MS)
+    whole = other.request.get(address).text()
+    begin, *_ = whole.partition('<script id="jupyter-config-data"')
+    other.route(address, lambda route: route.fulfill(body=begin, content_type="text/html"))
+    other.goto(address)
+    other.locator(f"{told}:has-text('the server ended')").wait_for()
+    other.route(address, lambda route: route.fulfill(body=whole, content_type="text/html"))
+    other.route("**/bfcviz/*.js", lambda route: route.abort())
+    other.goto(address)
+    other.locator(f"{told}:has-text('.js did not load')").wait_for()
+    other.close()
+
+    assert page.locator(".bfcviz-dead").count() == 0
+    assert viewer.end() == 0
+    page.locator(".bfcviz-dead:has-text('has lost its server')").wait_for()
+    page.close()
