@@ -388,7 +388,11 @@ class _Kernel(KernelHandler):
     @authenticated
     async def get(self, kernel_id: str) -> None:
         shown = self._server.shown.get(kernel_id)
-        if shown is not None and (error := await asyncio.shield(shown)):
+        error = "" if shown is None else await asyncio.shield(shown)
+        if not error and kernel_id in self.kernel_manager:
+            is_alive = await ensure_async(self.kernel_manager.get_kernel(kernel_id).is_alive())
+            error = "" if is_alive else "its process has ended"
+        if error:
             self.set_status(500)
             self.finish({"message": error})
         else:
@@ -612,7 +616,9 @@ class ServerProvisioner(LocalProvisioner):  # type: ignore[misc]
 
     async def launch_kernel(self, cmd: list[str], **options: Any) -> KernelConnectionInfo:
         """Start the kernel of the command line `python -m ipykernel_launcher ...`."""
-        if self.kernel_id in self._shown:  # it failed, and what it failed at is not tried again
+        before = self._shown.get(self.kernel_id)
+        if before is not None and (not before.done() or before.result()):
+            # It ended while it made the widgets, or could not make them: that is not tried again.
             return await super().launch_kernel(cmd, **options)
         arguments = cmd[cmd.index("ipykernel_launcher") + 1 :]
         request = KernelRequest(

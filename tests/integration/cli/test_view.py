@@ -339,3 +339,32 @@ def test_a_page_whose_kernel_does_not_start_says_so(monkeypatch):
     assert told.startswith("<script>bfcviz_failed(")
     assert "RuntimeError: no \\u003c/script> kernel" in told
     assert told.count("</script>") == 1
+
+
+def test_a_kernel_that_was_killed_before_its_page_asked_is_told_and_makes_the_widgets_again(tmp_path):
+    log = tmp_path / "log"
+    with log.open("wb") as sink:
+        process = viewing(folder=tmp_path, log=sink)
+    try:
+        host, token = printed_address(log, process)
+
+        def ask(address):
+            return requests.get(address, headers={"Authorization": f"token {token}"}, timeout=LIMIT_S)
+
+        page = ask(host).text
+        kernel = re.search(r'fetch\("(/api/kernels/[^"]+)"\)', page)[1]
+        address = host.rstrip("/") + kernel
+        assert ask(address).status_code == 200  # the widgets are there
+        (before,) = children_of(process.pid)
+        os.kill(before, signal.SIGKILL)
+        while (told := ask(address)).status_code == 200:
+            pass  # it has not ended yet
+        assert (told.status_code, told.json()) == (500, {"message": "its process has ended"})
+        until = time.monotonic() + LIMIT_S
+        while ask(address).status_code != 200 and time.monotonic() < until:
+            time.sleep(0.1)  # between two questions: the server looks every few seconds
+        (after,) = children_of(process.pid)
+        assert b"stand_by" in Path(f"/proc/{after}/cmdline").read_bytes()
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=LIMIT_S) == 0
