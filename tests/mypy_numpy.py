@@ -27,7 +27,8 @@ def _signature(context: MethodSigContext) -> FunctionLike:
         found = get_proper_type(context.api.get_expression_type(key))
         wanted = _TAKES.get(_class_name(found))
         taken = get_proper_type(signature.arg_types[0])
-        if wanted and wanted not in map(_class_name, taken.items if isinstance(taken, UnionType) else [taken]):
+        each = taken.items if isinstance(taken, UnionType) else [taken]
+        if wanted and wanted not in map(_class_name, each):
             return signature.copy_modified(arg_types=[NoneType()])
     return signature
 

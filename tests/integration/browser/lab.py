@@ -65,7 +65,8 @@ _START = "import sys; sys.modules['rfc3987_syntax'] = None; from jupyterlab.laba
 
 BROWSER_OPTIONS = [
     "--no-sandbox",
-    "--disable-gpu", "--force-device-scale-factor=0.5",
+    "--disable-gpu",
+    "--force-device-scale-factor=0.5",
     "--disable-dev-shm-usage",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
