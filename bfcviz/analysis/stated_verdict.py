@@ -341,6 +341,9 @@ def _largest_buffer_verdict(found: StatedFailure) -> Judgement:
     if found.message == "torch-xpu-block":
         what = f"{buffer} is more than Intel's extension for PyTorch allows for any{most}."
         return Judgement(StatedCause.REQUEST_EXCEEDS_LIMIT, what)
+    if found.message == "program-limit":
+        what = f"{buffer} is more than {found.framework} allows for it here{most}. How much is free does not matter."
+        return Judgement(StatedCause.REQUEST_EXCEEDS_LIMIT, what, StatedCause.CAP_BY_SETTING)
     return Judgement(
         StatedCause.REQUEST_EXCEEDS_LIMIT,
         f"{buffer} is more than the driver allows for any{most}.",
@@ -1742,6 +1745,8 @@ def _soft_request_text(found: StatedFailure) -> str:
         return "numbers of the program: not a failure"
     request = found.fact("requested")
     what = "a request" if request is None else f"a request of {_size(request)}"
+    if "warned" in found.marks:
+        return f"{what} was refused, and the program only warns of it: not a failure, unless it ended after that"
     if "left_out" in found.marks:
         return f"{what} was refused, and the program left the batch out: not a failure"
     return f"{what} was refused, and the caller goes on with less: not a failure, at most slower"
@@ -1945,10 +1950,10 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     "program-hsa": _hsa_verdict,
     "ggml-context": _ggml_context_verdict,
     "flashinfer-workspace": _flashinfer_verdict,
-    **dict.fromkeys(("cuda-shared", "cuda-shared-call"), _largest_buffer_verdict),
+    **dict.fromkeys(("cuda-shared", "cuda-shared-call", "program-limit"), _largest_buffer_verdict),
     **dict.fromkeys(("paddle", "program-julia", "program-theano", "program-xgboost"), _stated_free_verdict),
     **dict.fromkeys(("program-faiss", "program-warp", "program-kaldi"), _stated_free_verdict),
-    **dict.fromkeys(("program-physx", "program-directml"), _stated_free_verdict),
+    **dict.fromkeys(("program-physx", "program-directml", "program-oneflow"), _stated_free_verdict),
     **dict.fromkeys(("program-call", "program-gaudi", "program-neuron"), _program_call_verdict),
     "program-kokkos": _kokkos_verdict,
     "program-hami": _hami_verdict,

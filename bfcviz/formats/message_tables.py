@@ -88,13 +88,15 @@ SYSTEM: Final = (
             "cuMemAlloc failed: out of memory",
             "cuMemAllocPitch failed: out of memory",
             "cuMemHostAlloc failed: out of memory",
+            "cuMemHostAlloc failed: OS call failed",
             "cuCtxCreate failed: out of memory",
             "cuModuleLoadDataEx failed: out of memory",
             "error == cudaSuccess (2 vs. 0) out of memory",
             "CudaMalloc_impl.hpp({number}): error: out of memory",
             "CUresult error result=2 file=",
             "pooled_storage_manager.h:{number}: Memory allocation failed",
-            "vkAllocateMemory failed -2",
+            "vk{word} failed -2{alone}",
+            "vma{word} failed with error -2{alone}",
             "HIP error: out of memory",
             "ROCm error: out of memory",
             "cuda runtime error (2) : out of memory",
@@ -487,6 +489,7 @@ SYSTEM: Final = (
             "rapids.jni.CpuRetryOOM",
             "Can't allocate [HOST] memory",
             "Failed to allocate {number} bytes for array",
+            "Failed to reallocate {number} bytes for array",
             "ALLOCATE: {number} bytes requested; not enough memory",
             "program executable - Out of host memory",
             "failed: CL_OUT_OF_HOST_MEMORY",
@@ -503,6 +506,7 @@ SYSTEM: Final = (
                 (
                     "allocation of {number} bytes",
                     "Failed to allocate {number} bytes",
+                    "Failed to reallocate {number} bytes",
                     "failed n={number}",
                     "allocating {number} bytes after",
                     "alloc of size {number} failed",
@@ -775,6 +779,7 @@ HOST: Final = (
         (
             "due to memory used ({number}) / total ({number})",
             "due to memory pressure for {word} being {number}%",
+            "systemd-oomd killed {count} process(es) in this unit",
         ),
         "systemd/src/oom/oomd-manager.c",
         numbers=(
@@ -961,15 +966,18 @@ CALLS: Final = {
     "cannot allocate vector": "R",
     **dict.fromkeys(("Out of memory. Type", "("), "MATLAB"),
     "Out of memory on device": "MATLAB",
+    "An application has": "NVIDIA driver",
     "Exceeded max size": "OpenVINO",
     "Requested texture": "TensorFlow.js",
     "Device::create_": "WebGPU",
     "Cannot allocate": "tinygrad",
     "bm_alloc_gmem": "Sophgo",
     "CPU can't": "OneFlow",
+    "attempted to allocate": "TVM",
     **dict.fromkeys(("Device store", "GPU OutOfMemory", "CPU OutOfMemory", "rapids.jni"), "Spark RAPIDS"),
     **dict.fromkeys(("failed: out of", "Error: Out of"), "OpenCL"),
-    "Can't allocate [HOST]": "ND4J",
+    "Can't allocate [": "ND4J",
+    "Failed to reallocate": "LAMMPS",
     "ALLOCATE:": "Fortran",
     "program executable": "TensorFlow Lite",
     "CL_OUT_OF": "OpenCL",
@@ -979,7 +987,7 @@ CALLS: Final = {
     "ROCm": "ROCm",
     "UR_RESULT": "oneAPI",
     "ErrorOutOfDeviceMemory": "Vulkan",
-    "vkAllocateMemory": "Vulkan",
+    **dict.fromkeys(("vk", "vma"), "Vulkan"),
     "VK_ERROR": "Vulkan",
     "VkResult": "Vulkan",
     "Memory_Allocation_Failure": "Ascend CANN",
@@ -1320,7 +1328,11 @@ PROGRAMS: Final = (
         "program-opencl",
         "OpenCL",
         "OpenCL could not allocate a buffer: the device is full, or one buffer is larger than it allows for any.",
-        ("MEM_OBJECT_ALLOCATION_FAILURE", "Memory Object Allocation Failure"),
+        (
+            "MEM_OBJECT_ALLOCATION_FAILURE",
+            "Memory Object Allocation Failure",
+            "clCreateBuffer {skip}-4{alone}",
+        ),
         "OpenCL, error -4",
         numbers=(Number("requested", "bytes of the buffer", ("clCreateBuffer({skip}, {number},",)),),
         behind=200,
@@ -1345,6 +1357,7 @@ PROGRAMS: Final = (
             "Not enough GPU memory to match {number} features",
             "Insufficient memory on accelerator",
             "out of video memory trying to allocate a rendering resource",
+            "An application has requested more GPU memory than is available in the system",
             "Out of memory on device. To view more detail about available memory on the GPU",
             "Exceeded max size of memory object allocation",
             "Requested texture size [{word}] greater than WebGL maximum",
@@ -1360,6 +1373,7 @@ PROGRAMS: Final = (
             "rapids.jni.GpuSplitAndRetryOOM",
             "rapids.jni.GpuRetryOOM",
             "Failed to allocate {number} bytes from DEVICE [{number}] memory",
+            "Can't allocate [DEVICE] {word} {word} memory",
         ),
         "onnxruntime and others (WebGPU), Blender, OptiX, Mitsuba 2, hashcat, COLMAP, LAMMPS, Unreal Engine, MATLAB, "
         "OpenVINO, TensorFlow.js, tinygrad, Sophgo, Spark RAPIDS, ND4J",
@@ -1401,6 +1415,57 @@ PROGRAMS: Final = (
         },
         device=("bm_alloc_gmem failed, dev_id = {number},",),
         is_weak=True,
+    ),
+    Message(
+        "program-limit",
+        "WebGPU",
+        "A buffer is larger than its device was opened for, or than the region that it belongs to. How much memory is "
+        "free has nothing to do with it.",
+        (
+            "Buffer size ({number}) exceeds the max buffer size limit ({number})",
+            "Buffer size {number} is greater than the maximum buffer size ({number})",
+            "inding size ({number}) of {skip} is larger than the maximum {skip} size ({number})",
+            "Required limit ({number}) is greater than the supported limit ({number})",
+            "attempted to allocate {number} at offset {number} in region that is {number}bytes",
+        ),
+        "Dawn, wgpu; tvm/src/runtime/relax_vm/memory_manager.cc",
+        family="program",
+        numbers=(
+            Number(
+                "requested",
+                "bytes of the buffer",
+                (
+                    "uffer size ({number}) exceeds",
+                    "uffer size {number} is greater",
+                    "inding size ({number})",
+                    "equired limit ({number})",
+                    "to allocate {number} at offset",
+                ),
+            ),
+            Number(
+                "limit",
+                "the most that is allowed",
+                (
+                    "max buffer size limit ({number})",
+                    "maximum buffer size ({number})",
+                    "the maximum {skip} size ({number})",
+                    "supported limit ({number})",
+                    "in region that is {number}bytes",
+                ),
+            ),
+        ),
+        is_weak=True,
+    ),
+    Message(
+        "program-oneflow",
+        "OneFlow",
+        "The driver refused a request.",
+        (
+            "Error: CUDA out of memory. Tried to allocate {size} You can set ONEFLOW_DEBUG",
+            "oneflow::RuntimeException' what(): Error: CUDA out of memory.",
+        ),
+        "oneflow/core/ep/cuda/cuda_device.cpp",
+        numbers=(Number("requested", "bytes of the request", ("Tried to allocate {size}",)),),
     ),
     Message(
         "program-faiss",
@@ -1937,12 +2002,19 @@ ANY: Final = (
             "not have enough free memory",
             "enough free memory",
             "memory not available",
+            "memory isn't enough",
+            "memory is not enough",
+            "memory too low",
             "allocate enough memory",
             "cannot allocate",
             "can't allocate",
             "could not allocate",
             "failed to allocate",
             "unable to allocate",
+            "failed to reallocate",
+            "error allocating",
+            "error when allocating",
+            "error while allocating",
             "memory exhausted",
             "memory allocation failed",
             "memory allocation error",
@@ -1963,6 +2035,7 @@ ANY: Final = (
                 "bytes of the request",
                 (
                     "to allocate {amount}",
+                    "to reliably allocate {amount}",
                     "to allocate: {amount}",
                     "to allocate a {amount}",
                     "allocate buffer: {amount}",
@@ -1999,7 +2072,7 @@ ANY: Final = (
                 ("total mem size : {amount}", "max memory: {amount}", "memory limit: {amount}"),
             ),
         ),
-        device=("[ID={number},", "GPU #{number}", "GPU {number}:", "device {number}", "device_id:{number}"),
+        device=("[ID={number},", "GPU #{number}", "GPU {number}:", "device {number}{alone}", "device_id:{number}"),
         is_weak=True,
         place="printed",
     ),
@@ -2018,21 +2091,26 @@ ANY_PROGRAMS: Final = {
         ("Qiskit", r"[Qq]iskit|statevector(?:_gpu)? simulator"),
         ("AMReX", r"\bamrex::|\bAMReX"),
         ("HeavyDB", r"MapDHandler|ERR_OUT_OF_\w+_MEM|GPU_MGR"),
-        ("MindSpore", r"mindspore"),
+        ("MindSpore", r"mindspore|Malloc for kernel output"),
+        ("PaddlePaddle", r"[Pp]addle"),
+        ("DirectML", r"\bDML\b"),
+        ("T-Rex", r"\bTREX:|ethash epoch"),
+        ("Chromium", r"GpuProcessHost"),
+        ("NVIDIA driver", r"\bNVRM\b|nvidia[-_]drm"),
+        ("AMD driver", r"\[drm[^\]\n]{0,40}amdgpu"),
         ("MIOpen", r"MIOpen"),
         ("Unity", r"MemoryLabel|DynamicHeapAllocator|d3d11: failed to create|D3D11: Failed to create"),
         ("LM Studio", r"model loading guardrails|lmstudio|LM Studio"),
         ("TVM", r"\bTVMError|\btvm::|/tvm/"),
         ("PostgreSQL", r"AllocSetAlloc|\b53200\b|Failed on request of size \d"),
-        ("T-Rex", r"\bTREX:"),
         ("NVENC", r"(?i)nvenc|nv_enc|cuvid"),
         ("WebGPU", r"(?i)\bwgpu|\bwebgpu|GPUDevice|GPUBuffer"),
         ("OpenGL", r"\bOpenGL\b|\bGL_|WebGL|\bgl(?:Tex|Buffer|Frame|Render)\w+"),
         ("Direct3D", r"(?i)\bd3d\d|\bdxgi|0x8007000e|\bHRESULT|CreateCommittedResource"),
         ("oneAPI", r"\bZE_RESULT|\bUR_RESULT|\bze[A-Z][a-z]\w+|(?i:\bsycl|level.?zero)"),
         ("ROCm", r"\bhip[A-Z]\w+|\bHIP|(?i:\brocm|\bhsa_)"),
-        ("CUDA", r"(?i:\bcuda)|Cuda|\bcu[A-Z]\w+|\bCU(?:DA)?_|\bnv(?:rtc|jpeg)|\bthrust::"),
-        ("Vulkan", r"(?i:vulkan)|\bvk[A-Z]\w+|\bVK_"),
+        ("CUDA", r"(?i:\bcuda)|Cuda|\bcu[A-Z]\w+|\bCU(?:DA)?_|\bCUresult|\bnv(?:rtc|jpeg)|\bthrust::"),
+        ("Vulkan", r"(?i:vulkan)|\b(?:vk|vma)[A-Z]\w+|\bVK_"),
         ("OpenCL", r"(?i:opencl)|\bcl[A-Z]\w+|\bCL_"),
         ("Metal", r"\bMTL\w+|\bMetal\b|\bMPS"),
         ("Python", r"\bMemoryError\b"),
@@ -2042,10 +2120,10 @@ ANY_PROGRAMS: Final = {
 """A program or a driver -> the words of its lines; the first that fits."""
 
 ANY_OF_GPU: Final = re.compile(
-    r"(?i:\bgpus?\b|gpu(?=[A-Z_])|vram|video memory|graphics memory|device memory|\bcuda|nvenc|nvdec|texture|render"
-    r"|\bd3d|dxgi|vulkan|open[cg]l|webgl|\bwgpu|webgpu|\bhip|rocm|miopen|mindspore|\bnpu\b|\bhbm\b|accelerator|\bDAG\b"
+    r"(?i:\bgpus?\b|for kernel output|gpu(?=[A-Z_])|vram|video memory|graphics memory|device memory|\bcuda|nvenc|nvdec|texture|render"
+    r"|\bd3d|d3d(?=\d)|directml|\bdml\b|dxgi|vulkan|open[cg]l|webgl|\bwgpu|webgpu|\bhip|rocm|miopen|mindspore|\bnpu\b|\bhbm\b|accelerator|\bDAG\b"
     r"|\bsycl|\bthrust::|on device|device id)"
-    r"|\b(?:cu|vk|cl|hip|gl)[A-Z]\w|\b(?:GL|VK|CL|ZE|UR|CU|HSA)_|\bMTL"
+    r"|\b(?:cu|vk|vma|cl|hip|gl)[A-Z]\w|\b(?:GL|VK|CL|ZE|UR|CU|HSA)_|\bMTL|\bCUresult"
 )
 """What only lines on memory of a GPU have."""
 
@@ -2138,5 +2216,6 @@ def _message_table_text(text: str) -> str:
     """A template as a person reads it."""
     for place in ("{size}", "{bytes}", "{amount}", "{number}", "{count}", "{skip}{skip}", "{skip}", "{word}"):
         text = text.replace(place, "...")
-    text = text.replace("{start}", "").replace("{end}", "")
+    for place in ("{start}", "{end}", "{alone}"):
+        text = text.replace(place, "")
     return text.replace("{sep}", ": ").replace("|", r"\|")

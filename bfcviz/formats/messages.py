@@ -28,6 +28,7 @@ _PLACES: Final = {
     r"\{word\}": r"\S{1,120}?",
     r"\{sep\}": r"['\":=,\s]{1,12}",
     r"\{count\}": r"([1-9]\d{0,8})",
+    r"\{alone\}": r"(?!\d|[:.]\d)",
     r"\{start\}": r"(?:(?m:^)|(?<=[\]\r])|(?<=[\]:|>Z] ))",
     r"\{end\}": r"(?=[ \t:`]{0,8}(?m:$))",
 }
@@ -41,8 +42,8 @@ def template(text: str, flags: int = 0) -> re.Pattern[str]:
     White space of the template matches any, also none: a line may be cut at any place. `{bytes}` is a size whose
     unit is always printed, so that a number that was cut before its unit is none; `{amount}` is that, or a number of
     bytes that is too large for a count, in hexadecimal digits, too; `{skip}` is a short text, `{word}`
-    one word, `{sep}` what stands between a name and its value, `{count}` a number above 0; `{start}` and `{end}` are
-    those of a line.
+    one word, `{sep}` what stands between a name and its value, `{count}` a number above 0; `{alone}` follows the whole
+    of a number; `{start}` and `{end}` are those of a line.
     """
     pattern = r"\s{0,40}".join(re.escape(word) for word in text.split())
     for place, meaning in _PLACES.items():

@@ -364,6 +364,7 @@ JAX_WORDS: Final = (
     "external/tsl/",
     "XlaRuntimeError",
     "JaxRuntimeError",
+    'op_name="jit(',
 )
 """Words of a log that only JAX, or XLA without TensorFlow, writes."""
 
@@ -401,5 +402,9 @@ TPU_CLIENTS: Final = {
     "torch_xla": "PyTorch/XLA TPU",
     "tensorflow": "TensorFlow TPU",
     "reactant": "Reactant TPU",
+    "jax": "JAX TPU",
 }
-"""What the words of a log say -> the client of XLA on a TPU; the first that fits, else it is JAX."""
+"""What the words of a log say -> the client of XLA on a TPU; the first that fits."""
+
+TPU: Final = "XLA TPU"
+"""A client of XLA on a TPU that the words of a log do not name."""

@@ -210,6 +210,30 @@ _BEGINNING_SEARCH: Final = _WordSearch(
 )
 
 
+_TABLE_WORDS: Final = {
+    word
+    for entry in TABLES
+    for text in (*entry.begins, *(each for number in entry.numbers for each in number.texts))
+    for word in re.findall(r"\w+", _PLACE.sub(" ", text).lower())
+}
+_LEAST_CUT: Final = 5
+"""Letters of a word that a terminal may have cut: of shorter ones both halves are words."""
+
+_CUT_ENDS: Final = {
+    word[at:] for word in _TABLE_WORDS if len(word) >= _LEAST_CUT for at in range(1, len(word))
+} - _TABLE_WORDS
+_CUT_WORD: Final = re.compile(r"\n(?<=[A-Za-z_]\n)([A-Za-z_]\w{0,59})")  # its first letter is found fast
+_WORD: Final = re.compile(r"\w+")
+
+
+def _whole_word(cut: re.Match[str]) -> str:
+    """A word of a table that the end of a line cut, put together before the end of the line; else the text itself."""
+    if cut[1].lower() not in _CUT_ENDS:
+        return cut[0]
+    start = _WORD.findall(cut.string, max(0, cut.start() - 60), cut.start())[-1]
+    return f"{cut[1]}\n" if f"{start}{cut[1]}".lower() in _TABLE_WORDS else cut[0]
+
+
 class _MessageReader:
     """Takes a text in pieces."""
 
@@ -229,7 +253,8 @@ class _MessageReader:
     def take(self, piece: str) -> None:
         """The next part of the text."""
         self._hints |= hints_of(piece)
-        self._buffer += BOLD_NUMBER.sub(r"\1", TERMINAL_CODE.sub("", piece.replace("\r\n", "\n")))
+        plain = BOLD_NUMBER.sub(r"\1", TERMINAL_CODE.sub("", piece.replace("\r\n", "\n")))
+        self._buffer += _CUT_WORD.sub(_whole_word, plain)
         self._read(max(self._done, len(self._buffer) - _REACH))
 
     def end(self) -> StatedFailures:
@@ -257,8 +282,10 @@ class _MessageReader:
         if label is None:
             return rank
         if not self._has_counted:
-            counts = Counter(each[0] for each in _LABELS.finditer(buffer))
-            self._labels |= {each for each, count in counts.items() if count >= _LEAST_LABELS}
+            labels = [each[0] for each in _LABELS.finditer(buffer)]
+            # The numbers of a list or of stack traces follow each other.
+            again = {each for each, after in pairwise(labels) if each == after}
+            self._labels |= {each for each, count in Counter(labels).items() if count >= _LEAST_LABELS} & again
             self._has_counted = True
         return int(label[1]) if label[0] in self._labels else None
 
@@ -349,15 +376,18 @@ _OUTPUT: Final = re.compile(r"[^A-Za-z\s,;'-]")
 _PROGRESS: Final = re.compile(r"\d[/:]\d|\d\.\d{2}|\de-\d|\d%|it/s")
 """What only lines of programs have: times, steps, losses."""
 
-_SHELL: Final = re.compile(r"[$#%>]|\b(?:137|dumped)\b|^[ \t]{0,20}`(?:``|$)")
-"""What lines have that follow the end of a program: a prompt, its exit status, the end of a quotation."""
+_SHELL: Final = re.compile(
+    r"[$#%>]|\b(?:137|dumped)\b|^[ \t]{0,20}`(?:``|$)|(?i:\berror\b|\bfailed\b|\breturned?\b|\bexit(?:ed)?\b)"
+)
+"""What lines have that follow the end of a program: a prompt, its exit status, the program that ran it, the end of a
+quotation."""
 
 _CHAT: Final = re.compile(r"^(?:\[?[\d:]{4,8}\]?[ \t])?<[ @+]?[\w|`\[\]-]{1,40}>[ \t]$")
 """What stands before the words of a person in a chat."""
 
 _GAME: Final = re.compile(r"\b(?:slain|respawn(?:s|ed)?)\b")
 
-_TRACEBACK_LINES, _SHELL_LINES = 8, 8
+_TRACEBACK_LINES, _SHELL_LINES, _PRINTED_LINES = 8, 8, 3
 
 
 def _is_in_place(place: str, text: str, match: re.Match[str]) -> bool:
@@ -367,7 +397,8 @@ def _is_in_place(place: str, text: str, match: re.Match[str]) -> bool:
     above = text[max(0, match.start() - 2 * _WIDEST) : match.start()].split("\n")
     if place == "traceback":
         return any(_FRAME.search(line) for line in above[-_TRACEBACK_LINES:-1])
-    last = next((line for line in reversed(above) if line.strip()), "")
+    printed = [line for line in above if line.strip()][-_PRINTED_LINES:]
+    last = printed[-1] if printed else ""
     if _CHAT.match(above[-1]) or _GAME.search(last):
         return False
     if _PROGRESS.search(last):
@@ -376,7 +407,8 @@ def _is_in_place(place: str, text: str, match: re.Match[str]) -> bool:
         return False
     below = [line for line in text[match.end() :].split("\n") if line.strip()]
     is_end = len(below) <= _SHELL_LINES and all(_SHELL.search(line) for line in below)
-    return is_end and _OUTPUT.search(last) is not None
+    # A program that says that another one ended follows lines of a program.
+    return is_end and any(map(_OUTPUT.search, printed if below else printed[-1:]))
 
 
 _ERROR_WORD: Final = re.compile(
@@ -390,7 +422,7 @@ _CODE_WORD: Final = re.compile(r"\w_\w|\w::\w|\w\(|[a-z][A-Z]|0x[\dA-Fa-f]|\.\w{
 """What lines of programs have and sentences of a person rarely: names, calls, places in code, times."""
 
 _PERSON: Final = re.compile(
-    r"(?i)\b(?:I|I'm|I've|my|we|our|you|your|he|she|they|should|would|could(?! not)|might|maybe|because|so that"
+    r"(?i)(?<![\w./-])(?:I|I'm|I've|my|we|our|you|your|he|she|they|should|would|could(?! not)|might|maybe|because|so that"
     r"|whether|without|avoids?|prevents?|never|no longer|instead|detect|handles?|fix(?:es|ed)?|support|add(?:s|ed)?"
     r"|improve[sd]?|seems?|due to an?|(?<!likely )cause of|what(?! is\(\)|\(\))|how|why|when|whenever|if|not|no"
     r"|isn't|aren't|(?:that|which|who) (?:ran|runs?)|reports?|reduce|lower|means?|retry (?:with|on|after)"
@@ -398,7 +430,7 @@ _PERSON: Final = re.compile(
 )
 _PERSON_AFTER: Final = re.compile(
     r"(?i)(?:[ \t](?:errors?|exceptions?|issues?|problems?|conditions?|situations?|crash(?:es)?))?[ \t]"
-    r"(?:if|when|because|with|on|after|while|should|can|could|may|is|are|was|happens?|occurs?|even|but|so|and|only"
+    r"(?:if|when|because|with|on(?! (?:cuda |hip )?(?:device|gpu) [#\d])|after|while|should|can|could|may|is|are|was|happens?|occurs?|even|but|so|and|only"
     r"|that|has|gets?)\b"
     r"|[ \t](?:errors|exceptions|issues|problems|conditions)\b|(?: memory)? in static TLS"
 )
@@ -611,6 +643,10 @@ _GOES_ON: Final = re.compile(
 )
 """What a program prints that goes on after a refusal, on the same line or the next."""
 
+_WARNING: Final = re.compile(r"(?:^|[\s\[|<(])(?:WARN(?:ING)?|Warning|warning|W)(?:[\]|>)]|\s{0,8}[:|])")
+_ERROR_LEVEL: Final = re.compile(r"(?i)\b(?:error|fatal|critical|exception|panic(?:ked)?|abort(?:ed)?)\b|Error:")
+"""The level of a line of a log."""
+
 _LINES_AFTER: Final = 2
 """Lines after words that any program may print that may have numbers of the same failure."""
 
@@ -646,6 +682,8 @@ def _general_statement(found: _Beginning, buffer: str, line: int, rank: int | No
     )
     if _GOES_ON.search("\n".join(rows[:2])):
         statement.marks.add("goes_on")
+    elif _WARNING.search(own) and not _ERROR_LEVEL.search(own):
+        statement.marks |= {"goes_on", "warned"}
     if "host" in statement.marks and "device_free" in statement.facts:
         statement.facts["available"] = statement.facts.pop("device_free")
     _take_mention(statement, found, buffer)
@@ -718,7 +756,7 @@ def _take_message_details(statement: _Statement, begins: str, flat: str) -> None
         statement.op = "" if named is None else named[1]
     elif name in xla.LARGEST_BUFFER:
         _take_largest_buffer(statement, xla.LARGEST_BUFFER[name].search(flat))
-    elif name in {"cuda-call", "program-call", "program-resources", "host-program"}:
+    elif name in {"cuda-call", "program-call", "program-limit", "program-resources", "host-program"}:
         words = begins[:_LONGEST_CALL]
         statement.framework = next(
             (message_tables.CALLS[word] for word in message_tables.CALLS if words.startswith(word)),
@@ -969,7 +1007,9 @@ _MENTION_BEFORE: Final = re.compile(
     + _CLASS
     + rf"|\b[Ii]f{_YOU_SEE}"
     r"(?:[^.!?:]|\.\w){0,80}(?:(?:Error|Exception): )?[\"'`]?$"
-    r"|\b[Ww]hat(?: is|'s| are) the differences? between\b[^.!?]*$"
+    r"|\b(?:may|might|can|could) (?:also |then )?cause\b"
+    + _CLASS
+    + r"|\b[Ww]hat(?: is|'s| are) the differences? between\b[^.!?]*$"
     r"|\bmean in (?:an?|the) $"
     r"|(?<![之以]前)(?:没有?|沒有?|未|不再|不会|不會)再?(?:出现|出現|发生|發生|遇到|报错?|報|看到)[:\uff1a]?"
     + _CLASS
@@ -1022,8 +1062,17 @@ def _is_in_code(words: str, before: str, after: str) -> bool:
     )
 
 
+_REPORTED_BEFORE: Final = re.compile(
+    r"\b(?:crash(?:e[sd])? (?:and|with)(?: shows?)?|hits?|hitting|we g[eo]t|I (?:always |still |only )?g[eo]t|getting)"
+    r"(?: (?:an?|the|this|error|message))*:?[ \t]{1,3}[\"'`]"
+)
+"""What a person writes before a quotation of what a program printed in front of him."""
+
+
 def _is_cited(words: str, before: str, after: str) -> bool:
     """Whether a text stands in quotation marks within a sentence; programs put the names of errors into them, too."""
+    if _REPORTED_BEFORE.search(before):
+        return False
     if before[-1:] == "`":
         outside = f"{before[:-1]}{after.partition('`')[2]}"
         return any(letter.isalpha() or letter == "|" for letter in outside)
@@ -1407,7 +1456,8 @@ def _framework_of_message(first: _Statement, hints: set[str]) -> str:
     clients = _CLIENTS_OF_FAMILY.get(first.entry.family or "")
     if clients is None:
         return _framework_of_call(first)
-    return next((name for hint, name in clients.items() if hint in hints), first.framework)
+    other = xla.TPU if first.entry.family == "tpu" else first.framework
+    return next((name for hint, name in clients.items() if hint in hints), other)
 
 
 _CLIENTS_OF_FAMILY: Final[Mapping[str, Mapping[str, str]]] = {

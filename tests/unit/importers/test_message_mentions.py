@@ -94,6 +94,7 @@ def test_documentation_and_prose_are_no_failures(text):
             "commit 1234567\n    Fix cudaErrorMemoryAllocation in texture creation\n\n"
             "    terminate called after throwing an instance of 'std::bad_alloc' was thrown when N > 2^31."
         ),
+        'WARNING! This may cause "CL_OUT_OF_RESOURCES" or other errors.',
         'msgid "Your session crashed after using all available RAM."',
     ],
 )
@@ -126,6 +127,7 @@ def test_an_error_that_did_not_occur_is_no_failure(text):
         ("| CUDA out of memory | 8 | 24 GB |", "torch-cuda"),
         ("If the data set is large, the job exited with code 137", "host-exit"),
         ("[10:00] <stderr> 3.25\n$ ./a\nKilled", "host-shell"),
+        ("step...4255 done\ndone\nKilled\n[ERROR] quitting:\n\t/a/b -0 returned with code 35072.", "host-shell"),
     ],
 )
 def test_a_report_in_other_words_is_a_failure(text, message):
@@ -144,6 +146,8 @@ def test_a_heading_is_not_counted_beside_the_message():
         "my cudaMalloc returns cudaErrorMemoryAllocation",
         "It fails with CUBLAS_STATUS_ALLOC_FAILED: what can I do?",
         "I get CUDA error: out of memory since the update, and it was not so before.",
+        'after a while the editor crashes and shows "out of video memory trying to allocate a rendering resource"',
+        "It does 50 views before hitting `a failed in clCreateBuffer with error code=-4`. I am on Linux.",
     ],
 )
 def test_what_a_person_reports_is_a_failure(text):

@@ -99,6 +99,22 @@ def read(text):
             EITHER,
             {"requested": 300000000, "limit": 29000000000},
         ),
+        ("PaddleCheckError: out of memory at [/a/device_context.cc:9]", "PaddlePaddle", EITHER, {}),
+        ("RuntimeError: DML allocator out of memory!", "DirectML", GPU, {}),
+        ("[a/Engine] OUT OF VIDEO MEMORY! ( vmaAllocateMemory )", "Vulkan", GPU, {}),
+        ("directx: ID3D12Device::CreateCommittedResource failed: Out of memory.", "Direct3D", GPU, {}),
+        ("GPU 1: error when allocating memory or building the DAG. Disabling card.", "Unknown program", GPU, {}),
+        ("RuntimeError: Malloc for kernel output failed, Memory isn't enough, node:a", "MindSpore", EITHER, {}),
+        ("[drm ERROR :amdgpu_cs_ioctl] Not enough memory for command submission!", "AMD driver", GPU, {}),
+        ("[drm:b [nvidia_drm]] *ERROR* [GPU ID 0x1] Failed to allocate NVKMS memory", "NVIDIA driver", GPU, {}),
+        ("[a.cpp] CUresult error: 2 (out of memory) file=core.cpp", "CUDA", GPU, {}),
+        ("a.detect ERROR : setup failed for stream #0:0 : Cannot allocate memory", "Unknown program", EITHER, {}),
+        (
+            "CUDA error in func a at line 123 out of memory on CUDA device 01:00.0",
+            "CUDA",
+            GPU,
+            {},
+        ),
         (
             "AError: Check failed: (result) is false: Failed to allocate 99121664 bytes with alignment 16 bytes",
             "Unknown program",
@@ -169,6 +185,8 @@ def test_words_of_any_program_leave_a_refusal_soft():
         "vkAllocateMemory failed, a_b: out of video memory, trying again in system memory as a fallback.",
         "WARNING a.cc:7 Failed to allocate 67108864 bytes of pinned memory\nfalling back to pageable memory",
         "| WARNING: ran out of memory on GPU #2, skipping batch",
+        "10:00:00 WARN: GPU #0(000100): not enough memory to hold all of it, the rate will be lower",
+        "[10:00:00] [a] [warning] Failed to allocate 5 MiB of GPU memory",
     ],
 )
 def test_a_program_that_goes_on_did_not_fail(text):
@@ -176,6 +194,16 @@ def test_a_program_that_goes_on_did_not_fail(text):
     assert not answer.failures
     (told,) = answer.soft
     assert told.judgement.cause is StatedCause.NOT_A_FAILURE
+
+
+def test_the_address_of_a_device_is_not_its_number():
+    (failure,) = read("CUDA error in func a at line 123 out of memory on CUDA device 01:00.0\n").failures
+    assert failure.stated.devices == ()
+
+
+def test_a_warning_with_an_error_in_it_is_a_failure():
+    (failure,) = read("WARNING: a_b error: out of GPU memory\n").failures
+    assert failure.stated.framework == "Unknown program"
 
 
 def test_a_later_line_without_another_way_is_a_failure():
@@ -253,6 +281,59 @@ def test_a_size_in_hexadecimal_digits():
             "Sophgo",
             GPU,
             {"requested": 1 << 20},
+        ),
+        (
+            "Buffer size (870585948) exceeds the max buffer size limit (536870912). - While calling [Device].b",
+            "WebGPU",
+            "request_exceeds_limit",
+            {"requested": 870585948, "limit": 536870912},
+        ),
+        (
+            "Caused by:\n    In a\n    Buffer size 640000000 is greater than the maximum buffer size (268435456)",
+            "WebGPU",
+            "request_exceeds_limit",
+            {"requested": 640000000, "limit": 268435456},
+        ),
+        (
+            "OperationError: Required limit (1073741824) is greater than the supported limit (134217728).",
+            "WebGPU",
+            "request_exceeds_limit",
+            {"requested": 1 << 30, "limit": 1 << 27},
+        ),
+        (
+            "Binding size (141557760) of [Buffer] is larger than the maximum storage buffer binding size (134217728).",
+            "WebGPU",
+            "request_exceeds_limit",
+            {"requested": 141557760, "limit": 1 << 27},
+        ),
+        (
+            "is false: storage failure, attempted to allocate 16785408 at offset 0 in region that is 16777216bytes",
+            "TVM",
+            "request_exceeds_limit",
+            {"requested": 16785408, "limit": 1 << 24},
+        ),
+        ("ERROR: vmaCreateImage failed with error -2.", "Vulkan", GPU, {}),
+        ("a failed in clCreateBuffer with error code=-4", "OpenCL", GPU, {}),
+        ("LogicError: cuMemHostAlloc failed: OS call failed or operation not supported", "CUDA", SYSTEM, {}),
+        ("java.lang.RuntimeException: Can't allocate [DEVICE] allocation buffer memory!", "ND4J", GPU, {}),
+        (
+            "ERROR on proc 6: Failed to reallocate 1650272 bytes for array a:b (src/memory.cpp:1)",
+            "LAMMPS",
+            SYSTEM,
+            {"requested": 1650272},
+        ),
+        ("a.scope: systemd-oomd killed 12 process(es) in this unit.", "systemd-oomd", SYSTEM, {}),
+        (
+            "An application has requested more GPU memory than is\navailable in the system.",
+            "NVIDIA driver",
+            GPU,
+            {},
+        ),
+        (
+            "'oneflow::RuntimeException'\n  what():  Error: CUDA out of memory. Tried to allocate 32.0 MB\nYou can",
+            "OneFlow",
+            GPU,
+            {"requested": 32 << 20},
         ),
         (
             "failed with result RMM_ERROR_OUT_OF_MEMORY (4) Attempted to allocate: 4000000000 bytes.",

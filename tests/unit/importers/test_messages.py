@@ -292,7 +292,7 @@ CASES = [
             "20.00G of 15.50G hbm. Exceeded hbm capacity by 4.50G.\n\nTotal hbm usage >= 20.50G:\n    reserved   "
             "     512.00M \n    program          20.00G \n    arguments            0B \n"
         ),
-        "JAX TPU",
+        "XLA TPU",
         {
             "program": 20 * GIB,
             "limit": 31 * GIB // 2,
@@ -307,7 +307,7 @@ CASES = [
             "RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 4.00G. That was not "
             "possible. There are 2.00G free.; (0x0x0_HBM0)"
         ),
-        "JAX TPU",
+        "XLA TPU",
         {"requested": 4 * GIB, "device_free": 2 * GIB},
     ),
     (
@@ -1500,6 +1500,11 @@ def test_equal_failures_of_several_ranks_are_one(prefix):
     assert (found.ranks, found.count) == ((3, 0, 11), 3)
 
 
+def test_numbers_of_stack_traces_are_no_ranks():
+    text = "".join(f"  {frame}: a::b{frame}\n" for _ in range(3) for frame in (2, 1, 0))
+    assert only(f"{text}  1: CUDA error: out of memory\n").ranks == ()
+
+
 def advice_of(found):
     return [(str(each.kind), each.text) for each in advise(found, judge(found))]
 
@@ -1539,6 +1544,7 @@ _TPU_RUN = "Attempting to reserve 3.00G at the bottom of memory. That was not po
             "jax",
         ),
         (f"jaxlib: RESOURCE_EXHAUSTED: {_TPU_RUN}", "JAX TPU", "jax.sharding", "torch"),
+        (f"(1) Resource exhausted: {_TPU_RUN}", "XLA TPU", "(FSDP)", "jax.sharding"),
     ],
 )
 def test_the_advice_on_a_tpu_is_that_of_its_client(text, framework, names, not_there):
@@ -1546,6 +1552,20 @@ def test_the_advice_on_a_tpu_is_that_of_its_client(text, framework, names, not_t
     assert found.framework == framework
     assert names in told_advice(found)
     assert not_there not in told_advice(found)
+
+
+@pytest.mark.parametrize(
+    ("word", "cut"), [("memory", "mem\nory"), ("CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_OUT_O\nF_MEMORY")]
+)
+def test_a_word_that_the_end_of_a_line_cut_is_whole_again(word, cut):
+    text = f"line one\nRuntimeError: {word}, CUDA out of memory. Tried to allocate 2.00 GiB.\nnext line"
+    assert only(text.replace(word, cut)).facts == only(text).facts
+    assert only("DriverError(CUDA_ERROR_OUT_O\nF_MEMORY, a)").line == 1
+
+
+def test_lines_of_two_words_stay_two_words():
+    found = only("a b c: failed with\nout of memory allocating 2048 bytes after a total of 7 bytes")
+    assert found.framework == "GCC"
 
 
 def test_the_table_of_a_tpu_is_named_only_where_it_is_there():

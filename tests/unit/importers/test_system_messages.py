@@ -517,7 +517,7 @@ TEXTS = [
     # A table of the compiler without its first line.
     (
         "Exceeded hbm capacity by 6.00G.\nTotal hbm usage >= 22.50G:\n    reserved 512.00M\n    program 22.00G",
-        "JAX TPU",
+        "XLA TPU",
         "request_exceeds_device: request_exceeds_limit",
         {"program": 22 * GIB, "exceeded": 6 * GIB, "total_usage": 45 * GIB // 2, "system_reserved": 512 * MIB},
         "6.00 GiB more than a core can use",
@@ -525,7 +525,7 @@ TEXTS = [
     ),
     (
         "Total hbm usage >= 22.50G:\n    program 22.00G",
-        "JAX TPU",
+        "XLA TPU",
         "unknown: request_exceeds_device",
         {"program": 22 * GIB, "total_usage": 45 * GIB // 2},
         "which is missing",
