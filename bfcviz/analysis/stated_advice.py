@@ -990,7 +990,8 @@ _LIMIT_OF: Final = {
     "CUDA.jl": "JULIA_CUDA_HARD_MEMORY_LIMIT, in older versions JULIA_CUDA_MEMORY_LIMIT or CUARRAYS_MEMORY_LIMIT",
     "PaddlePaddle": "FLAGS_gpu_memory_limit_mb",
     "HAMi": "nvidia.com/gpumem of the pod",
-    "WebGPU": "requiredLimits of requestDevice (maxBufferSize, maxStorageBufferBindingSize), up to what the adapter has",
+    "WebGPU": "requiredLimits of requestDevice (maxBufferSize, maxStorageBufferBindingSize), as far as the adapter "
+    "supports it",
 }
 """A library -> the variable that sets its limit."""
 
@@ -1346,7 +1347,9 @@ _TPU_WORDS: Final = {
     ),
     "TensorFlow TPU": _TpuWords("", "tf.recompute_grad"),
     "Reactant TPU": _TpuWords(" (Reactant.Sharding)", "@trace checkpointing = true before a loop"),
-    xla.TPU: _TpuWords(" (FSDP)", "checkpointing of activations (jax.checkpoint, torch_xla.utils.checkpoint)"),
+    xla.TPU: _TpuWords(
+        " (FSDP)", "checkpointing of activations (jax.checkpoint, torch_xla.utils.checkpoint)"
+    ),
 }
 """Framework -> its words; all others are JAX."""
 

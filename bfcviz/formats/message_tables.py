@@ -432,10 +432,18 @@ SYSTEM: Final = (
         (
             "paging file is too small for this operation to complete",
             "WinError 1455",
+            "diagnosed a low virtual memory condition",
             "(os error 1455)",
         ),
         "Windows, ERROR_COMMITMENT_LIMIT (1455)",
-        numbers=(Number("requested", "bytes of the request", ("Ran out of memory allocating {number}",)),),
+        numbers=(
+            Number("requested", "bytes of the request", ("Ran out of memory allocating {number}",)),
+            Number(
+                "process_in_use",
+                "address space of the largest process",
+                ("({skip}) consumed {number} bytes",),
+            ),
+        ),
         marks={"": "host"},
         behind=200,
         is_weak=True,
@@ -990,14 +998,15 @@ CALLS: Final = {
     **dict.fromkeys(("vk", "vma"), "Vulkan"),
     "VK_ERROR": "Vulkan",
     "VkResult": "Vulkan",
-    "Memory_Allocation_Failure": "Ascend CANN",
+    **dict.fromkeys(("Memory_Allocation_Failure", "EL0004"), "Ascend CANN"),
+    "zeMemAlloc": "oneAPI",
     "WebGPU": "WebGPU",
     "Out of memory in": "Blender",
     "System is out of GPU": "Blender",
     "returned (2)": "OptiX",
     "cuda_malloc()": "Mitsuba 2",
     "cuMemAlloc()": "hashcat",
-    "Not enough allocatable": "hashcat",
+    **dict.fromkeys(("Not enough allocatable", "not provide enough"), "hashcat"),
     "Not enough GPU memory to match": "COLMAP",
     "Insufficient memory on accelerator": "LAMMPS",
     **dict.fromkeys(("out of video memory", "Out of video memory"), "Unreal Engine"),
@@ -1360,6 +1369,9 @@ PROGRAMS: Final = (
             "An application has requested more GPU memory than is available in the system",
             "Out of memory on device. To view more detail about available memory on the GPU",
             "Exceeded max size of memory object allocation",
+            "EL0004: [PID: {number}]",
+            "zeMemAlloc{word} {skip}{skip}0x70000003",
+            "not provide enough allocatable device-memory",
             "Requested texture size [{word}] greater than WebGL maximum",
             "Device::create_buffer Not enough memory left",
             "Device::create_buffer note: label = {skip} Not enough memory left",
@@ -1389,6 +1401,8 @@ PROGRAMS: Final = (
                     "unable to allocate {number} bytes",
                     "Failed to allocate {number} bytes from DEVICE",
                     "rtMalloc fail, {skip} size:{number},",
+                    "with info [size:{number}]",
+                    "zeMemAlloc{word} size={number} bytes",
                     "bm_alloc_gmem failed, {skip}, size = {amount}",
                 ),
             ),
@@ -1404,7 +1418,7 @@ PROGRAMS: Final = (
             ),
         ),
         marks={
-            "Not enough allocatable": "counted",
+            **dict.fromkeys(("Not enough allocatable", "enough allocatable device-memory"), "counted"),
             "EL0004": "cann",
             "shared host memory": "shared_host",
             **dict.fromkeys(
@@ -1990,6 +2004,8 @@ ANY: Final = (
         (
             "out of memory",
             "out of {word} memory",
+            "out of gpu resources",
+            "bad allocation",
             "out_of_memory",
             "out_of_{word}_memory",
             "OutOfMemory",
@@ -2072,7 +2088,13 @@ ANY: Final = (
                 ("total mem size : {amount}", "max memory: {amount}", "memory limit: {amount}"),
             ),
         ),
-        device=("[ID={number},", "GPU #{number}", "GPU {number}:", "device {number}{alone}", "device_id:{number}"),
+        device=(
+            "[ID={number},",
+            "GPU #{number}",
+            "GPU {number}:",
+            "device {number}{alone}",
+            "device_id:{number}",
+        ),
         is_weak=True,
         place="printed",
     ),
@@ -2093,6 +2115,8 @@ ANY_PROGRAMS: Final = {
         ("HeavyDB", r"MapDHandler|ERR_OUT_OF_\w+_MEM|GPU_MGR"),
         ("MindSpore", r"mindspore|Malloc for kernel output"),
         ("PaddlePaddle", r"[Pp]addle"),
+        ("OpenVINO", r"(?i)openvino|intel_gpu"),
+        ("CatBoost", r"(?i)catboost"),
         ("DirectML", r"\bDML\b"),
         ("T-Rex", r"\bTREX:|ethash epoch"),
         ("Chromium", r"GpuProcessHost"),
@@ -2120,9 +2144,9 @@ ANY_PROGRAMS: Final = {
 """A program or a driver -> the words of its lines; the first that fits."""
 
 ANY_OF_GPU: Final = re.compile(
-    r"(?i:\bgpus?\b|for kernel output|gpu(?=[A-Z_])|vram|video memory|graphics memory|device memory|\bcuda|nvenc|nvdec|texture|render"
-    r"|\bd3d|d3d(?=\d)|directml|\bdml\b|dxgi|vulkan|open[cg]l|webgl|\bwgpu|webgpu|\bhip|rocm|miopen|mindspore|\bnpu\b|\bhbm\b|accelerator|\bDAG\b"
-    r"|\bsycl|\bthrust::|on device|device id)"
+    r"(?i:\bgpus?\b|gpu(?=[A-Z_])|for kernel output|vram|video memory|graphics memory|device memory|\bcuda|nvenc|nvdec"
+    r"|texture|render|\bd3d|d3d(?=\d)|directml|\bdml\b|dxgi|vulkan|open[cg]l|webgl|\bwgpu|webgpu|\bhip|rocm|miopen"
+    r"|mindspore|\bnpu\b|\bhbm\b|accelerator|\bDAG\b|\bsycl|\bthrust::|on device|device id)"
     r"|\b(?:cu|vk|vma|cl|hip|gl)[A-Z]\w|\b(?:GL|VK|CL|ZE|UR|CU|HSA)_|\bMTL|\bCUresult"
 )
 """What only lines on memory of a GPU have."""
@@ -2130,7 +2154,8 @@ ANY_OF_GPU: Final = re.compile(
 ANY_OF_HOST: Final = re.compile(
     r"(?i:\bheap\b|\bmalloc\b|\bcalloc\b|\bmmap\b|\bfork\b|fork/exec|\bram\b|system memory|system out of memory"
     r"|host memory|physical memory|virtual memory|\bswap\b|\bcpu\b|os error|errno|enomem|array ?buffer"
-    r"|system resources)|\bruntime: out|(?:System|java\.lang)\.OutOfMemoryE|0x80070008|0xC0000017|AllocSet|\bLLVM ERROR"
+    r"|system resources|bad allocation)|\bruntime: out|(?:System|java\.lang)\.OutOfMemoryE|0x80070008|0xC0000017"
+    r"|AllocSet|\bLLVM ERROR"
     r"|DynamicHeap|\bMemoryError\b|asignar memoria|allocare memoria|Hauptspeicher|分配内存"
 )
 """What only lines on memory of the system have."""

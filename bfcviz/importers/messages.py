@@ -285,7 +285,9 @@ class _MessageReader:
             labels = [each[0] for each in _LABELS.finditer(buffer)]
             # The numbers of a list or of stack traces follow each other.
             again = {each for each, after in pairwise(labels) if each == after}
-            self._labels |= {each for each, count in Counter(labels).items() if count >= _LEAST_LABELS} & again
+            self._labels |= {
+                each for each, count in Counter(labels).items() if count >= _LEAST_LABELS
+            } & again
             self._has_counted = True
         return int(label[1]) if label[0] in self._labels else None
 
@@ -422,22 +424,24 @@ _CODE_WORD: Final = re.compile(r"\w_\w|\w::\w|\w\(|[a-z][A-Z]|0x[\dA-Fa-f]|\.\w{
 """What lines of programs have and sentences of a person rarely: names, calls, places in code, times."""
 
 _PERSON: Final = re.compile(
-    r"(?i)(?<![\w./-])(?:I|I'm|I've|my|we|our|you|your|he|she|they|should|would|could(?! not)|might|maybe|because|so that"
-    r"|whether|without|avoids?|prevents?|never|no longer|instead|detect|handles?|fix(?:es|ed)?|support|add(?:s|ed)?"
-    r"|improve[sd]?|seems?|due to an?|(?<!likely )cause of|what(?! is\(\)|\(\))|how|why|when|whenever|if|not|no"
-    r"|isn't|aren't|(?:that|which|who) (?:ran|runs?)|reports?|reduce|lower|means?|retry (?:with|on|after)"
+    r"(?i)(?<![\w./-])(?:I|I'm|I've|my|we|our|you|your|he|she|they|should|would|could(?! not)|might|maybe|because"
+    r"|so that|whether|without|avoids?|prevents?|never|no longer|instead|detect|handles?|fix(?:es|ed)?|support"
+    r"|add(?:s|ed)?|improve[sd]?|seems?|due to an?|(?<!likely )cause of|what(?! is\(\)|\(\))|how|why|when|whenever|if"
+    r"|not|no|isn't|aren't|(?:that|which|who) (?:ran|runs?)|reduce|lower|means?|retry (?:with|on|after)"
     r"|expect(?:s|ed)?|raises?)\b"
 )
 _PERSON_AFTER: Final = re.compile(
     r"(?i)(?:[ \t](?:errors?|exceptions?|issues?|problems?|conditions?|situations?|crash(?:es)?))?[ \t]"
-    r"(?:if|when|because|with|on(?! (?:cuda |hip )?(?:device|gpu) [#\d])|after|while|should|can|could|may|is|are|was|happens?|occurs?|even|but|so|and|only"
-    r"|that|has|gets?)\b"
+    r"(?:if|when|because|with|on(?! (?:cuda |hip )?(?:device|gpu) [#\d])|after|while|should|can|could|may|is|are|was"
+    r"|happens?|occurs?|even|but|so|and|only|that|has|gets?)\b"
     r"|[ \t](?:errors|exceptions|issues|problems|conditions)\b|(?: memory)? in static TLS"
 )
 """Words of a person, before and after those of a program; and another thing that can be too small."""
 
 _SENTENCE_END: Final = re.compile(r"[.;!?][ \t]")
-_MEMORY_WORD: Final = re.compile(r"(?i)memor|speicher|内存|buffer|texture|heap|system resources|mem size")
+_MEMORY_WORD: Final = re.compile(
+    r"(?i)memor|speicher|内存|buffer|texture|heap|(?:system|gpu) resources|mem size|bad alloc"
+)
 _MEMORY_AFTER: Final = re.compile(
     r"(?i)[^\n]{0,80}?(?:memory|bytes?\b|buffer|textures?\b|surface|heap|tensor|image|array|region"
     r"|\d ?[KMG]i?B\b|\d{5})"
@@ -644,7 +648,9 @@ _GOES_ON: Final = re.compile(
 """What a program prints that goes on after a refusal, on the same line or the next."""
 
 _WARNING: Final = re.compile(r"(?:^|[\s\[|<(])(?:WARN(?:ING)?|Warning|warning|W)(?:[\]|>)]|\s{0,8}[:|])")
-_ERROR_LEVEL: Final = re.compile(r"(?i)\b(?:error|fatal|critical|exception|panic(?:ked)?|abort(?:ed)?)\b|Error:")
+_ERROR_LEVEL: Final = re.compile(
+    r"(?i)\b(?:error|fatal|critical|exception|panic(?:ked)?|abort(?:ed)?)\b|Error:"
+)
 """The level of a line of a log."""
 
 _LINES_AFTER: Final = 2
@@ -666,7 +672,7 @@ def _general_statement(found: _Beginning, buffer: str, line: int, rank: int | No
             for name, pattern in message_tables.ANY_PROGRAMS.items()
             if pattern.search(lines)
         ),
-        entry.framework,
+        _program_before(own[: found.start - start]) or entry.framework,
     )
     statement = _Statement(
         entry,
@@ -688,6 +694,19 @@ def _general_statement(found: _Beginning, buffer: str, line: int, rank: int | No
         statement.facts["available"] = statement.facts.pop("device_free")
     _take_mention(statement, found, buffer)
     return statement
+
+
+_PROGRAM_BEFORE: Final = re.compile(
+    r"(?:^|\s)(?:[\w.~:+-]*[/\\])*(?!(?:e?rr|error|warn|warning|info|fatal|note|what|log|msg|message|stderr|stdout|reason"
+    r"|cause|status|panic|exception|failed|failure|details|result|memory)\b)([a-z][a-z\d+-]{1,24})(?:\.exe)?:[ \t]"
+)
+"""The name of a program before what it says, as compilers and commands print it."""
+
+
+def _program_before(text: str) -> str:
+    """The name of the program that a line begins with; "" where it begins otherwise."""
+    named = _PROGRAM_BEFORE.match(text)
+    return "" if named is None else named[1]
 
 
 def _memory_of_lines(lines: str) -> set[str]:
@@ -910,7 +929,7 @@ _QUOTES: Final = "\"'`"
 
 _CODE_BEFORE: Final = re.compile(
     r"(?:\b(?:if|elif|case|and|or|not|in|return|assert)[ \t]{1,9}\(?|[=!]=[ \t]{0,9}"
-    r"|\b[a-z_]\w{0,60}\((?:\w{1,20},[ \t])?)[fr]?[\"']$"
+    r"|(?:\b[a-z_]|\.[A-Z])\w{0,60}\((?:\w{1,20},[ \t])?)[fr]?[\"']$"
 )
 """What stands in code before a text in quotation marks."""
 

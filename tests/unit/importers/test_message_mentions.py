@@ -127,7 +127,10 @@ def test_an_error_that_did_not_occur_is_no_failure(text):
         ("| CUDA out of memory | 8 | 24 GB |", "torch-cuda"),
         ("If the data set is large, the job exited with code 137", "host-exit"),
         ("[10:00] <stderr> 3.25\n$ ./a\nKilled", "host-shell"),
-        ("step...4255 done\ndone\nKilled\n[ERROR] quitting:\n\t/a/b -0 returned with code 35072.", "host-shell"),
+        (
+            "step...4255 done\ndone\nKilled\n[ERROR] quitting:\n\t/a/b -0 returned with code 35072.",
+            "host-shell",
+        ),
     ],
 )
 def test_a_report_in_other_words_is_a_failure(text, message):
