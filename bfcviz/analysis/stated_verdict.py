@@ -1746,7 +1746,9 @@ def _soft_request_text(found: StatedFailure) -> str:
     request = found.fact("requested")
     what = "a request" if request is None else f"a request of {_size(request)}"
     if "warned" in found.marks:
-        return f"{what} was refused, and the program only warns of it: not a failure, unless it ended after that"
+        return (
+            f"{what} was refused, and the program only warns of it: not a failure, unless it ended after that"
+        )
     if "left_out" in found.marks:
         return f"{what} was refused, and the program left the batch out: not a failure"
     return f"{what} was refused, and the caller goes on with less: not a failure, at most slower"

@@ -2144,8 +2144,8 @@ ANY_PROGRAMS: Final = {
 """A program or a driver -> the words of its lines; the first that fits."""
 
 ANY_OF_GPU: Final = re.compile(
-    r"(?i:\bgpus?\b|gpu(?=[A-Z_])|for kernel output|vram|video memory|graphics memory|device memory|\bcuda|nvenc|nvdec"
-    r"|texture|render|\bd3d|d3d(?=\d)|directml|\bdml\b|dxgi|vulkan|open[cg]l|webgl|\bwgpu|webgpu|\bhip|rocm|miopen"
+    r"(?i:\bgpus?\b|gpu(?=[A-Z_])|for kernel output|vram|video memory|graphics memory|device[ _]memory|\bcuda|nvenc"
+    r"|nvdec|texture|render|\bd3d|d3d(?=\d)|directml|\bdml\b|dxgi|vulkan|open[cg]l|webgl|\bwgpu|webgpu|\bhip|rocm|miopen"
     r"|mindspore|\bnpu\b|\bhbm\b|accelerator|\bDAG\b|\bsycl|\bthrust::|on device|device id)"
     r"|\b(?:cu|vk|vma|cl|hip|gl)[A-Z]\w|\b(?:GL|VK|CL|ZE|UR|CU|HSA)_|\bMTL|\bCUresult"
 )
@@ -2153,7 +2153,7 @@ ANY_OF_GPU: Final = re.compile(
 
 ANY_OF_HOST: Final = re.compile(
     r"(?i:\bheap\b|\bmalloc\b|\bcalloc\b|\bmmap\b|\bfork\b|fork/exec|\bram\b|system memory|system out of memory"
-    r"|host memory|physical memory|virtual memory|\bswap\b|\bcpu\b|os error|errno|enomem|array ?buffer"
+    r"|host[ _]memory|physical memory|virtual memory|\bswap\b|\bcpu\b|os error|errno|enomem|array ?buffer"
     r"|system resources|bad allocation)|\bruntime: out|(?:System|java\.lang)\.OutOfMemoryE|0x80070008|0xC0000017"
     r"|AllocSet|\bLLVM ERROR"
     r"|DynamicHeap|\bMemoryError\b|asignar memoria|allocare memoria|Hauptspeicher|分配内存"

@@ -662,7 +662,7 @@ def _general_statement(found: _Beginning, buffer: str, line: int, rank: int | No
     entry = found.entry
     start = max(buffer.rfind("\n", 0, found.start) + 1, found.start - _WIDEST)
     rows = buffer[start : found.stop + 2 * _WIDEST].replace("\\n", "\n").split("\n")[: 1 + _LINES_AFTER]
-    own, near = rows[0], "\n".join(rows)
+    words, own, near = buffer[found.start : found.stop], rows[0], "\n".join(rows)
     earlier = "\n".join(buffer[max(0, start - 2 * _WIDEST) : start].split("\n")[-1 - _LINES_AFTER :])
     flat = " ".join(rows)
     program = next(
@@ -680,7 +680,7 @@ def _general_statement(found: _Beginning, buffer: str, line: int, rank: int | No
         line,
         " ".join(own.split())[:_WIDEST],
         _message_numbers(entry, flat, flat),
-        _memory_of_lines(own) or _memory_of_lines(near) or _memory_of_lines(earlier),
+        next(filter(None, map(_memory_of_lines, (words, own, near, earlier))), set()),
         "",
         framework=program,
         rank=rank,

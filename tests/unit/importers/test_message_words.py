@@ -104,6 +104,7 @@ def read(text):
             EITHER,
             {"requested": 300000000, "limit": 29000000000},
         ),
+        ("[a-vulkan.plugin] vkCreateFence failed with ERROR_OUT_OF_HOST_MEMORY", "Vulkan", SYSTEM, {}),
         ("PaddleCheckError: out of memory at [/a/device_context.cc:9]", "PaddlePaddle", EITHER, {}),
         ("RuntimeError: DML allocator out of memory!", "DirectML", GPU, {}),
         ("[a/Engine] OUT OF VIDEO MEMORY! ( vmaAllocateMemory )", "Vulkan", GPU, {}),
