@@ -598,9 +598,10 @@ _RANK: Final = (
     re.compile(r"\brank[ _-]?(\d{1,5})\b\]?:", re.IGNORECASE),
     re.compile(r"\[(?:\d{1,5},)?(\d{1,5})\]<std(?:err|out)>"),
     re.compile(r"\[default(\d{1,5})\]:"),
+    re.compile(r"\b(?:ERROR on proc |Abort::)(\d{1,5})\b"),
 )
-"""The rank before a line: as PyTorch and launchers put it, as mpirun and Horovod do, and as torchrun does: that of its
-node."""
+"""The rank before a line: as PyTorch and launchers put it, as mpirun and Horovod do, as torchrun does: that of its
+node; and as programs on MPI do themselves: LAMMPS, AMReX."""
 
 _LABEL: Final = re.compile(r"[ \t]{0,6}(\d{1,5}): ")
 _LABELS: Final = re.compile(f"(?<=\n){_LABEL.pattern}")

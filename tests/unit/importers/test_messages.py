@@ -1492,6 +1492,8 @@ def test_random_bytes():
         "[default{}]:",
         "[1,{}]<stderr>:",
         "2026-01-05 10:11:12 rank {}: ",
+        "ERROR on proc {}: ",
+        "amrex::Abort::{}::",
     ],
 )
 def test_equal_failures_of_several_ranks_are_one(prefix):
