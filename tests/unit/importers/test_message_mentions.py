@@ -223,6 +223,8 @@ def test_a_long_text_of_mentions_takes_time_by_its_length():
         "error(error(error(",
         "If you see If you see difference between 没有 CUDA out of memory `\n",
         "  # CUDA out of memory | CUDA error: out of memory | x\n",
+        "alloc\nate mem\nory we get the this error message ",
+        "a/b/c/d/e_f: ld: error allocating memory\n",
     )
     for line in lines:
         start = time.process_time()
