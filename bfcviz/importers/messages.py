@@ -379,7 +379,8 @@ _PROGRESS: Final = re.compile(r"\d[/:]\d|\d\.\d{2}|\de-\d|\d%|it/s")
 """What only lines of programs have: times, steps, losses."""
 
 _SHELL: Final = re.compile(
-    r"[$#%>]|\b(?:137|dumped)\b|^[ \t]{0,20}`(?:``|$)|(?i:\berror\b|\bfailed\b|\breturned?\b|\bexit(?:ed)?\b)"
+    r"[$#%>]|\b(?:137|dumped)\b|^[ \t]{0,20}`(?:``|$)|\bERROR\b"
+    r"|(?i:\berror:|\bfailed\b|\breturned with code\b|\bexit(?:ed)? (?:code|status|with)\b)"
 )
 """What lines have that follow the end of a program: a prompt, its exit status, the program that ran it, the end of a
 quotation."""
@@ -1083,7 +1084,7 @@ def _is_in_code(words: str, before: str, after: str) -> bool:
 
 
 _REPORTED_BEFORE: Final = re.compile(
-    r"\b(?:crash(?:e[sd])? (?:and|with)(?: shows?)?|hits?|hitting|we g[eo]t|I (?:always |still |only )?g[eo]t|getting)"
+    r"\b(?:crash(?:e[sd])? (?:and|with)(?: shows?)?|hitting|we g[eo]t|I (?:always |still |only )?g[eo]t|getting)"
     r"(?: (?:an?|the|this|error|message))*:?[ \t]{1,3}[\"'`]"
 )
 """What a person writes before a quotation of what a program printed in front of him."""

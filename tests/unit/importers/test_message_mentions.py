@@ -89,6 +89,7 @@ def test_documentation_and_prose_are_no_failures(text):
         "### torch.cuda.OutOfMemoryError: CUDA out of memory\n\nIf you see this error, lower `--batch-size`.",
         "If a container exceeds its limit, Kubernetes reports the reason OOMKilled with exit code 137.",
         "<alice> lol I got Killed by the boss again\n<bob> Killed",
+        "mutation: Killed\nerror handling returned in 3 tests",
         "[12:00:33] Player1 was slain by Zombie\nKilled\n[12:00:40] Player1 respawned",
         (
             "commit 1234567\n    Fix cudaErrorMemoryAllocation in texture creation\n\n"
