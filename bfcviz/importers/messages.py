@@ -282,12 +282,10 @@ class _MessageReader:
         if label is None:
             return rank
         if not self._has_counted:
-            labels = [each[0] for each in _LABELS.finditer(buffer)]
-            # The numbers of a list or of stack traces follow each other.
-            again = {each for each, after in pairwise(labels) if each == after}
-            self._labels |= {
-                each for each, count in Counter(labels).items() if count >= _LEAST_LABELS
-            } & again
+            counts = Counter(each[0] for each in _LABELS.finditer(buffer))
+            often = {each for each, count in counts.items() if count >= _LEAST_LABELS}
+            if any(int(each.strip(" \t:")) == 0 for each in often):  # lists count from 1
+                self._labels |= often
             self._has_counted = True
         return int(label[1]) if label[0] in self._labels else None
 
@@ -605,9 +603,9 @@ _RANK: Final = (
 node; and as programs on MPI do themselves: LAMMPS, AMReX."""
 
 _LABEL: Final = re.compile(r"[ \t]{0,6}(\d{1,5}): ")
-_LABELS: Final = re.compile(f"(?<=\n){_LABEL.pattern}")
+_LABELS: Final = re.compile(rf"(?<=\n){_LABEL.pattern}(?!\s{{0,9}}(?:0x|at |[\w~]{{1,60}}::))")
 _LEAST_LABELS: Final = 3
-"""Lines with the same number before them: `grep -n` and lists count each once."""
+"""Lines with the same number before them that are no frames of a stack: `grep -n` and lists count each once."""
 
 
 def _message_statement(

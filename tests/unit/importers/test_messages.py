@@ -1505,6 +1505,7 @@ def test_equal_failures_of_several_ranks_are_one(prefix):
 def test_numbers_of_stack_traces_are_no_ranks():
     text = "".join(f"  {frame}: a::b{frame}\n" for _ in range(3) for frame in (2, 1, 0))
     assert only(f"{text}  1: CUDA error: out of memory\n").ranks == ()
+    assert only("1: a\n" * 4 + "1: CUDA error: out of memory\n").ranks == ()
 
 
 def advice_of(found):
