@@ -1085,7 +1085,7 @@ _REPORTED_BEFORE: Final = re.compile(
     r"\b(?:crash(?:e[sd])? (?:and|with)(?: shows?)?|hitting|we g[eo]t|I (?:always |still |only )?g[eo]t|getting)"
     r"(?: (?:an?|the|this|error|message))*:?[ \t]{1,3}[\"'`]"
 )
-"""What a person writes before a quotation of what a program printed in front of him."""
+"""What a person writes before a quotation of what a program printed in front of them."""
 
 
 def _is_cited(words: str, before: str, after: str) -> bool:
