@@ -438,12 +438,12 @@ def relayouting(before: Mapping[str, Any], after: Mapping[str, Any], path: str =
     """The argument of `plotly_update` that turns `before` into `after`: {"xaxis.title.text": ..., "xaxis9": {...}}.
 
     Of a list of dicts, such as the annotations, it has the parts that differ: for a whole list, plotly draws all of
-    them once more.
+    them once more. It has a template only whole.
     """
     found: dict[str, Any] = {}
     for key, value in difference(before, after).items():
         old = before.get(key)
-        if isinstance(value, dict) and isinstance(old, dict):
+        if isinstance(value, dict) and isinstance(old, dict) and key != "template":
             found |= relayouting(old, value, f"{path}{key}.")
         elif _is_plotly_list(value) and _is_plotly_list(old) and len(value) == len(old):
             for number, (one, other) in enumerate(zip(old, value, strict=True)):

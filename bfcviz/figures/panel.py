@@ -6,6 +6,7 @@ own or as one of several in a dashboard, and an update is the difference between
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -346,7 +347,8 @@ def unchecked(figure: Callable[..., Any], page: Page, **options: Any) -> Any:
 
     To check each property would take two thirds of the time. tests/integration/figures/test_plotly_checks.py does it.
     """
-    made = figure(data=page.data, layout=page.layout, _validate=False, **options)
+    layout = {**page.layout, "template": deepcopy(page.layout["template"])}  # plotly keeps what it is given
+    made = figure(data=page.data, layout=layout, _validate=False, **options)
     for part in (made, made.layout, *made.data):
         part._validate = True  # noqa: SLF001  plotly has no public way
     return made

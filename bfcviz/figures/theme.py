@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-import plotly.graph_objects as go
-
 # ------------------------------------------------------------------------------
 # Computes with colours: parts, mixtures, opacity, contrast.
 
@@ -213,11 +211,11 @@ def axis_style(theme: Theme) -> dict[str, Any]:
 
 
 @lru_cache
-def template(theme: Theme) -> go.layout.Template:
-    """The plotly template of `theme`: fonts, paper, grid, hover box, legend."""
+def template(theme: Theme) -> dict[str, Any]:
+    """The plotly template of `theme`: fonts, paper, grid, hover box, legend; plain, which plotly need not check."""
     axis = axis_style(theme)
-    return go.layout.Template(
-        layout={
+    return {
+        "layout": {
             "paper_bgcolor": theme.paper,
             "plot_bgcolor": theme.paper,
             "font": {"family": FONT, "size": 12, "color": theme.text},
@@ -230,7 +228,7 @@ def template(theme: Theme) -> go.layout.Template:
             "xaxis": axis,
             "yaxis": axis,
         }
-    )
+    }
 
 
 # ------------------------------------------------------------------------------

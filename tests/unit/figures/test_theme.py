@@ -171,7 +171,7 @@ def test_an_unknown_theme_is_refused_with_those_there_are():
 
 def test_templates_carry_the_paper():
     for theme in THEMES.values():
-        assert template(theme).layout.paper_bgcolor == theme.paper
+        assert template(theme)["layout"]["paper_bgcolor"] == theme.paper
 
 
 def test_mixed_goes_from_one_colour_to_the_other():
