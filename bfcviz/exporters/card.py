@@ -5,17 +5,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, request_words
+from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline, request_words
 from bfcviz.analysis.short_names import path_end
 from bfcviz.analysis.why import diagnose
 from bfcviz.events.origin import facts_of, holds_only_states, regions_known
 from bfcviz.events.trace import Trace
-from bfcviz.exporters.report import peak_headline
-from bfcviz.exporters.report_page import holder_rules, holder_variables
 from bfcviz.figures.colouring import OTHER, colouring
 from bfcviz.figures.svg import SHOWN, picture
 from bfcviz.figures.text import harmless
-from bfcviz.figures.theme import LIGHT, following
+from bfcviz.figures.theme import LIGHT, following, holder_rules, holder_variables
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.navigation import first_failure, opening

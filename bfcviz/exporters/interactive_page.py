@@ -42,7 +42,7 @@ from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, Kind
 from bfcviz.events.storage.files import replacing
 from bfcviz.events.trace import Trace
 from bfcviz.exporters.report import HeapReport, report_of
-from bfcviz.exporters.report_page import LivePart, as_html, holder_variables
+from bfcviz.exporters.report_page import LivePart, as_html
 from bfcviz.figures.bin_histogram import bin_panels, histogram_bins
 from bfcviz.figures.colouring import COLOURINGS, OTHER, Colouring, colouring
 from bfcviz.figures.fragmentation_timeline import fragmentation_panel
@@ -50,7 +50,7 @@ from bfcviz.figures.free_chunk_ladder import ladder_of, ladder_panel
 from bfcviz.figures.panel import BELOW, Margins, Panel, below_each_other, lay, plotly_script
 from bfcviz.figures.region_map import region_panel
 from bfcviz.figures.stats_timeline import stats_panel
-from bfcviz.figures.theme import DARK, LIGHT, Theme, variables
+from bfcviz.figures.theme import DARK, LIGHT, Theme, holder_variables, variables
 from bfcviz.figures.view import HeapData
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model

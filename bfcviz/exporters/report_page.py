@@ -11,7 +11,7 @@ from bfcviz.exporters.report import HeapReport, ReportRow, moment_words
 from bfcviz.figures.colouring import HolderClasses, colour_path_text, colouring
 from bfcviz.figures.svg import SHOWN, picture
 from bfcviz.figures.text import harmless
-from bfcviz.figures.theme import DARK, FONT, LIGHT, Theme, variables
+from bfcviz.figures.theme import DARK, FONT, LIGHT, Theme, holder_rules, holder_variables, variables
 from bfcviz.figures.view_options import Look
 from bfcviz.model.holders import Holders, largest_holder_rows
 
@@ -31,19 +31,6 @@ def style() -> str:
 
 def _page_colour_rules(theme: Theme) -> str:
     return variables(theme) + holder_variables(theme)
-
-
-def holder_variables(theme: Theme) -> str:
-    """The declarations of the colours of the classes of the colouring by holder: `--holder-0` and so on."""
-    return "".join(f"--holder-{number}:{paint.fill};" for number, paint in enumerate(theme.holders))
-
-
-def holder_rules(around: str = "") -> str:
-    """Rules that paint the elements of the classes `holder-0` and so on, inside of a selector."""
-    return "".join(
-        f"{around} .holder-{number}{{fill:var(--holder-{number});background:var(--holder-{number})}}"
-        for number in range(len(LIGHT.holders))
-    )
 
 
 _RULES: Final = """

@@ -261,6 +261,19 @@ def variables(theme: Theme) -> str:
     return f"color-scheme:{theme.name};" + "".join(f"--{name}:{value};" for name, value in colours.items())
 
 
+def holder_variables(theme: Theme) -> str:
+    """The declarations of the colours of the classes of the colouring by holder: `--holder-0` and so on."""
+    return "".join(f"--holder-{number}:{paint.fill};" for number, paint in enumerate(theme.holders))
+
+
+def holder_rules(around: str = "") -> str:
+    """Rules that paint the elements of the classes `holder-0` and so on, inside of a selector."""
+    return "".join(
+        f"{around} .holder-{number}{{fill:var(--holder-{number});background:var(--holder-{number})}}"
+        for number in range(len(LIGHT.holders))
+    )
+
+
 def following(selector: str, declared: Callable[[Theme], str] = variables) -> str:
     """Rules that give an element these variables: JupyterLab's theme, and elsewhere the reader's preference."""
     light, dark = declared(LIGHT), declared(DARK)

@@ -23,6 +23,7 @@ from bfcviz.analysis.diagnosis import (
     best_runs,
     failure_headline,
     failure_lines,
+    peak_headline,
     without_failure,
 )
 from bfcviz.analysis.diagnosis_json import diagnosis_json
@@ -32,7 +33,6 @@ from bfcviz.errors import OutOfMemory, TraceError
 from bfcviz.events.origin import RecordedFailure, Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.exporters.report import peak_headline
 from bfcviz.model.model import CHUNK, Model
 from bfcviz.model.navigation import MOST_FAILURES, failures_left_out
 from bfcviz.model.trace_from_source import trace_of
