@@ -201,8 +201,8 @@ def paint(
         waste: whether wasted bytes have their own colour, not that of their chunk.
         lit: the height of the plot in pixels: each pixel with any bytes of the last class lights up; None: none does.
     """
-    merged = len(held.region) > LINES
-    held = _merged_raster_rows(held)
+    held = merged_raster_rows(held)
+    merged = isinstance(held, MergedCells)
     by_class, fills = held.by_class, list(fills)
     if waste:
         rest = 1.0 - np.clip(held.waste / np.maximum(held.in_use, 1e-9), 0.0, 1.0)
@@ -237,7 +237,11 @@ def lone_raster_cells(held: CellBytes, apart: int) -> tuple[NDArray[np.intp], ND
     return row, column
 
 
-def _merged_raster_rows(held: CellBytes) -> CellBytes:
+class MergedCells(CellBytes):
+    """The bytes of cells of which several are one: their rows were merged."""
+
+
+def merged_raster_rows(held: CellBytes) -> CellBytes:
     """Merge rows if there are more rows than lines, so that a lone chunk in any of them stays visible."""
     rows = len(held.region)
     if rows <= LINES:
@@ -252,7 +256,7 @@ def _merged_raster_rows(held: CellBytes) -> CellBytes:
             total[..., line, :] += each[..., first[line] + more, :]
         return total
 
-    return CellBytes(*map(sums, (held.in_use, held.waste, held.region, held.by_class)))
+    return MergedCells(*map(sums, (held.in_use, held.waste, held.region, held.by_class)))
 
 
 # ------------------------------------------------------------------------------

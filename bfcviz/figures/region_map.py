@@ -4,10 +4,10 @@ Up to `EXACT_CHUNKS` pieces of chunks on screen are drawn as exact rectangles, o
 image, whose cost depends on its pixels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Any, Final
+from functools import cached_property, lru_cache, partial
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +22,19 @@ from bfcviz.events.schema import Events, Kind, bin_numbers, bin_of
 from bfcviz.figures.colouring import COLOURINGS, FREE, MOST_CLASSES, Colouring, colouring, faded
 from bfcviz.figures.map_rows import SPAN, CellBytes, Pieces, Rows, VisibleRows, no_pieces, rows_of, selected
 from bfcviz.figures.panel import LINES, TEXTS, Boxes, Floats, Panel, box_outlines, box_trace
-from bfcviz.figures.raster_image import LiveMap, RasterGrid, cell_bytes, data_uri, lone_raster_cells, paint
+from bfcviz.figures.raster_image import (
+    LiveMap,
+    RasterGrid,
+    cell_bytes,
+    data_uri,
+    lone_raster_cells,
+    merged_raster_rows,
+    paint,
+)
 from bfcviz.figures.text import axis_unit, fitted, harmless, round_bytes
 from bfcviz.figures.theme import Paint, Theme, contrasting, mixed, translucent
 from bfcviz.figures.view import DashboardPlace, HeapData, View
-from bfcviz.figures.view_options import FADE, Look, Selected
+from bfcviz.figures.view_options import FADE, PLAIN, Look, Selected
 from bfcviz.model import Model
 from bfcviz.model.filters import found_by, search_filter
 from bfcviz.model.model import CHUNK
@@ -525,12 +533,13 @@ def exact_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]
     ]
 
 
-def image_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]:
-    """The image, and empty rectangle traces for the legend."""
-    held, fills = _map_image_cells(visible, _CELLS)
-    image = _map_image_trace(visible, held, fills)
-    columns = held.region.shape[1]
-    row, column = lone_raster_cells(held, round(ALONE * columns))
+def image_traces(
+    visible: VisibleChunks, labels: Labels, cells: "MapCells | None" = None
+) -> list[dict[str, Any]]:
+    """The image, of these cells if they were measured before, and empty rectangle traces for the legend."""
+    cells = cells or map_image_cells(visible)
+    image = _map_image_trace(visible, cells)
+    row, column = cells.lone
     left = visible.part.left / visible.divisor
     marks = lone(visible, left + (column + 0.5) * image["dx"], visible.part.first + row)
     return [
@@ -546,20 +555,29 @@ def image_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]
 
 def moving_image_trace(visible: VisibleChunks) -> dict[str, Any]:
     """An image of all chunks, with half of the cells: for a map that moves."""
-    return _map_image_trace(visible, *_map_image_cells(visible, _CELLS // 2))
+    return _map_image_trace(visible, map_image_cells(visible, _CELLS // 2))
 
 
-def _map_image_cells(visible: VisibleChunks, most: int) -> tuple[CellBytes, list[str]]:
-    """The cells of an image, about `most`, unless very many rows need more; and the colours of all classes."""
+class MapCells(NamedTuple):
+    """The cells of the map's image, in any theme: their bytes, and the row and the column of the lone ones."""
+
+    held: CellBytes
+    lone: tuple[NDArray[np.intp], NDArray[np.intp]]
+
+
+def map_image_cells(visible: VisibleChunks, most: int = _CELLS) -> MapCells:
+    """The cells of an image, about `most`, unless very many rows need more."""
     columns = int(np.clip(most // len(visible.part), _FEWEST_COLUMNS * most // _CELLS, COLUMNS))
     visible, fills = _with_lit_class(*_with_faded_classes(visible))
     grid = RasterGrid(visible.rows, visible.part, columns)
-    return cell_bytes(visible.chunks, visible.classes, len(fills), grid), fills
+    held = cell_bytes(visible.chunks, visible.classes, len(fills), grid)
+    return MapCells(merged_raster_rows(held), lone_raster_cells(held, round(ALONE * columns)))
 
 
-def _map_image_trace(visible: VisibleChunks, held: CellBytes, fills: Sequence[str]) -> dict[str, Any]:
-    part, divisor = visible.part, visible.divisor
+def _map_image_trace(visible: VisibleChunks, cells: MapCells) -> dict[str, Any]:
+    part, divisor, held = visible.part, visible.divisor, cells.held
     lit = visible.pixels[1] if visible.lights_matches else None
+    _, fills = _with_lit_class(*_with_faded_classes(visible))
     picture = paint(held, fills, visible.theme, waste=visible.shows_waste, lit=lit)
     dx, dy = (part.right - part.left) / divisor / held.region.shape[1], len(part) / len(picture)
     return {
@@ -889,7 +907,11 @@ _DEFINITION = (
 
 
 def region_panel(
-    model: Model, highlight: Events | None, look: Look, colours: Colouring | None = None
+    model: Model,
+    highlight: Events | None,
+    look: Look,
+    colours: Colouring | None = None,
+    kept: Callable[[Callable[[], MapCells]], MapCells] = lambda measure: measure(),
 ) -> Panel:
     """The map as a panel; it always has the same traces in the same order, some of them empty.
 
@@ -898,16 +920,21 @@ def region_panel(
         highlight: events whose chunks are outlined.
         look: with `wanted`, the places of such a request are marked.
         colours: the colouring of `look` for this heap; None: it is made here.
+        kept: gives the cells of an image that were measured before for another theme, or measures them.
     """
     visible, exact = _visible_chunks(model, look, colours)
     chunks = visible.chunks
     chosen = selected(model.chunks(), look.selected)
     found = _outlined_matches(chunks, visible.found)
-    shape = exact_traces if exact else image_traces
+    labels = model.trace.labels
     request = request_at(model, look.wanted)
     answer = fit_of(model, request.size) if request is not None else None
     traces = [
-        *shape(visible, model.trace.labels),
+        *(
+            exact_traces(visible, labels)
+            if exact
+            else image_traces(visible, labels, kept(partial(map_image_cells, visible)))
+        ),
         gone_trace(visible, map_gone_chunks(model, look.since)),
         *request_marks(visible, answer, model.trace.labels),
         *outline_traces(visible, touched(highlight, model.chunks(), model.regions()), chosen, found),
@@ -1168,7 +1195,9 @@ def map_panel(heap: HeapData, look: Look, live_map: LiveMap | None = None) -> Pa
         look = replace(look, legend=look.colour != "holder" or look.since is not None)
     if live_map is not None:
         return moving_map_panel(live_map, heap.trace.labels, look)
-    return region_panel(heap.model, heap.last_event, look, heap.colours(look))
+    key = (len(heap.trace), heap.step, replace(look, theme=PLAIN.theme))
+    kept = partial(heap.cached, "cells of the map", key)
+    return region_panel(heap.model, heap.last_event, look, heap.colours(look), kept)
 
 
 def _region_map_height(model: Model, look: Look) -> list[int]:

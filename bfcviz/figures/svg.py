@@ -18,7 +18,7 @@ import numpy as np
 from bfcviz.figures.panel import Floats, Page, Picture
 from bfcviz.figures.text import plain_text, text_width
 from bfcviz.figures.theme import FONT, Theme, axis_style
-from bfcviz.figures.view import VIEWS
+from bfcviz.figures.view import VIEWS, HeapData
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 
@@ -81,8 +81,8 @@ def picture(name: str, model: Model, look: Look, *, width: int = WIDTH, highest:
         width: pixels of the picture; it is as wide as the element around it.
         highest: pixels of a plot at most.
     """
-    looks = [replace(look, theme=theme) for theme in ("light", "dark")]
-    pages = [as_svg(VIEWS[name].page(model, each, highest), each.paints, width) for each in looks]
+    heap, looks = HeapData(model), [replace(look, theme=theme) for theme in ("light", "dark")]
+    pages = [as_svg(VIEWS[name].page(heap, each, highest), each.paints, width) for each in looks]
     return "".join(
         f'<div class="bfcviz-{each.theme}">{page}</div>' for each, page in zip(looks, pages, strict=True)
     )

@@ -191,19 +191,18 @@ class View(Generic[D]):
 
     def draw(self, model: Model, look: Look = PLAIN) -> Picture:
         """The picture of a heap at its step, with its numbers and the facts of the heap."""
-        data, panels, places = self._laid_out(model, look)
+        data, panels, places = self._laid_out(HeapData(model), look)
         picture = compose(panels, places, look.paints).with_facts(picture_facts(model))
         return picture if self.table is None else picture.with_table(self.table(data))
 
-    def page(self, model: Model, look: Look = PLAIN, highest: int | None = None) -> Page:
+    def page(self, heap: HeapData, look: Look = PLAIN, highest: int | None = None) -> Page:
         """The same picture as plain data; each plot is at most `highest` pixels high."""
-        _, panels, places = self._laid_out(model, look, highest)
+        _, panels, places = self._laid_out(heap, look, highest)
         return lay(panels, places, look.paints)
 
     def _laid_out(
-        self, model: Model, look: Look, highest: int | None = None
+        self, heap: HeapData, look: Look, highest: int | None = None
     ) -> tuple[D, Sequence[Panel], list[Place]]:
-        heap = HeapData(model)
         data = self.data(heap, look)
         heights = [self.height] * len(self.names) if isinstance(self.height, int) else self.height(data, look)
         heights = [height if highest is None else min(height, highest) for height in heights]

@@ -12,7 +12,7 @@ from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 from bfcviz.figures.panel import Page, Panel, Place, lay
 from bfcviz.figures.svg import as_svg, picture
 from bfcviz.figures.theme import DARK, LIGHT
-from bfcviz.figures.view import VIEWS
+from bfcviz.figures.view import VIEWS, HeapData
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 
@@ -27,7 +27,7 @@ def drawn(name, trace, step, **look):
     model = Model(trace)
     model.seek(step)
     chosen = Look(**look)
-    page = VIEWS[name].page(model, chosen)
+    page = VIEWS[name].page(HeapData(model), chosen)
     return page, parsed(as_svg(page, chosen.paints, 1000))
 
 
@@ -59,7 +59,7 @@ def test_odd_traces_are_drawn_and_their_labels_are_only_text(name, view):
     model = Model(trace)
     model.seek(len(trace))
     look = Look(colour="holder")
-    text = as_svg(VIEWS[view].page(model, look), look.paints)
+    text = as_svg(VIEWS[view].page(HeapData(model), look), look.paints)
     assert {each.tag for each in parsed(text).iter()} <= TAGS
     assert not re.search(
         r"(?<![a-z])(nan|inf)(?![a-z])", re.sub(r">[^<]*<|href=\"[^\"]*\"|aria-label=\"[^\"]*\"", "", text)
