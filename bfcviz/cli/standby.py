@@ -10,20 +10,21 @@ output. It then waits for one line of JSON on its standard input, a `KernelReque
 kernel has made the widgets, another line says so, or why not.
 """
 
-import asyncio
 import gc
 import json
 import os
-import subprocess
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bfcviz.errors import BfcvizError
+
+if TYPE_CHECKING:
+    import asyncio
+    import subprocess
 
 _PACKAGE_HOME = str(Path(__file__).parents[2])
 
@@ -62,6 +63,8 @@ class Standby:
         self.headline = self.first_screen = ""
         self._module, self._file, self._options = module, str(Path(file).absolute()), tuple(options)
         self._unread = prepares  # the report
+        import subprocess  # noqa: PLC0415  a standby has no use for it, and is to read its file soon
+
         process = subprocess.Popen(  # noqa: S603  our own code
             [sys.executable, "-P", "-c", self.code(prepares=prepares)],
             stdin=subprocess.PIPE,
@@ -123,6 +126,8 @@ class Standby:
 
     def shown(self) -> "asyncio.Future[str]":
         """Becomes "" once the kernel has made the widgets, or why it cannot."""
+        import asyncio  # noqa: PLC0415  as above
+
         loop, reports = asyncio.get_running_loop(), self._reports
         found: asyncio.Future[str] = loop.create_future()
 
@@ -178,6 +183,8 @@ def stand_by(module: str, file: str, options: Sequence[str], *, prepares: bool) 
         except BfcvizError as found:
             error = str(found)
         except Exception as found:  # noqa: BLE001  of any kind: the page must say it
+            import traceback  # noqa: PLC0415  likewise
+
             error = f"{type(found).__name__}: {found}"
             traceback.print_exc(file=sys.__stderr__)
         with reports:

@@ -3,7 +3,6 @@
 import argparse
 import os
 import re
-import secrets
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -97,6 +96,8 @@ def serve_view(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -
         file=sys.stderr,
     )
     try:
+        import secrets  # noqa: PLC0415  while the file is read
+
         from bfcviz.cli.server import Address, is_loopback, page_scripts, serve  # noqa: PLC0415  an extra
 
         page_scripts()  # begins while the file is read
@@ -177,7 +178,9 @@ def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
 
 def _ranks_to_view(file: str) -> "RankSet | None":
     """The ranks in the files; None: it is one file."""
-    from bfcviz.public_functions import open_several  # noqa: PLC0415  the server needs no traces
+    if Path(file).is_file():
+        return None
+    from bfcviz.public_functions import open_several  # noqa: PLC0415  imports much that one file does not need
 
     return open_several([file] if Path(file).exists() else re.split(r"\n(?=/)", file))  # all are absolute
 
