@@ -31,7 +31,7 @@ from html import escape
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
@@ -99,6 +99,7 @@ addEventListener("DOMContentLoaded", () => globalThis.bfcvizPlotly || bfcviz_fai
 _REST: Final = """\
 <script id="jupyter-config-data" type="application/json">CONFIG</script>
 <script>
+fetch("WIDTH" + Math.max(innerWidth - BESIDE, 0)); // the kernel then makes its figure for this width at once
 globalThis.PlotlyConfig = { MathJaxConfig: "local" };
 globalThis.bfcvizPlotly = new Map(); // see bfcviz/dashboard/figure_widget.js
 globalThis.voila_finish = () => {};
@@ -220,7 +221,7 @@ class PageServer(Voila):  # type: ignore[misc]
         home: the server's own folder.
         config: the configuration of Voila and its parts.
         first_bytes: those of the page, sent before its kernel is there.
-        shown: kernel -> why its widgets cannot be made, or "" once they are there.
+        shown: kernel -> what shows its widgets.
         browser_wanted: whether to open a browser on the page.
 
     Attributes:
@@ -263,7 +264,11 @@ class PageServer(Voila):  # type: ignore[misc]
     def init_handlers(self) -> list[Any]:
         """Voila's routes, repaired where they would fail, with this page and with its scripts below their digest."""
         static = f"{self.base_url}voila/static/"
-        found: list[Any] = [(f"{self.base_url}{_OWN}/([0-9a-f]+).js", _OwnScript)]
+        own = f"{self.base_url}{_OWN}"
+        found: list[Any] = [
+            (f"{own}/([0-9a-f]+).js", _OwnScript),
+            (rf"{own}/width/([0-9a-f-]+)/([0-9]{{1,5}})", _Width, {"server": self}),
+        ]
         for pattern, handler, *rest in super().init_handlers():
             if handler is TornadoVoilaHandler:
                 found.append((pattern, _Page, {"server": self}))
@@ -317,6 +322,8 @@ class PageServer(Voila):  # type: ignore[misc]
             "STYLES": _script_json([f"{self._static}/{name}.css" for name in ("index", f"theme-{theme}")]),
             "DIGEST": scripts.plotly,
             "KERNEL": f"{self.base_url}api/kernels/{kernel}",
+            "WIDTH": f"{self.base_url}{_OWN}/width/{kernel}/",
+            "BESIDE": str(_BESIDE),
             "OUTPUT": _script_json(
                 {"data": {"application/vnd.jupyter.widget-view+json": view}, "metadata": {}}
             ),
@@ -388,7 +395,7 @@ class _Kernel(KernelHandler):
     @authenticated
     async def get(self, kernel_id: str) -> None:
         shown = self._server.shown.get(kernel_id)
-        error = "" if shown is None else await asyncio.shield(shown)
+        error = "" if shown is None else await asyncio.shield(shown.error)
         if not error and kernel_id in self.kernel_manager:
             is_alive = await ensure_async(self.kernel_manager.get_kernel(kernel_id).is_alive())
             error = "" if is_alive else "its process has ended"
@@ -398,6 +405,23 @@ class _Kernel(KernelHandler):
         else:
             await ensure_async(super().get(kernel_id))
 
+
+class _Width(JupyterHandler):
+    """What the page says first: its width, while its kernel has not made the widgets."""
+
+    def initialize(self, server: PageServer) -> None:
+        self._server = server
+
+    @authenticated
+    def get(self, kernel_id: str, pixels: str) -> None:
+        if kernel_id not in self._server.shown:
+            raise HTTPError(404)
+        self._server.shown[kernel_id].standby.tell_width(int(pixels))
+        self.set_status(204)
+
+
+_BESIDE: Final = 30
+"""Pixels of the page's width that Voila's styles leave beside a dashboard."""
 
 _OWN: Final = "bfcviz"
 """The folder of this server's own scripts."""
@@ -598,7 +622,15 @@ def settings(home: Path, address: Address, theme: str) -> Config:
 
 _NAME = "local-provisioner"  # the one of every kernel that names no other
 
-_Shown = dict[str, "asyncio.Future[str]"]
+
+class _PageWidgets(NamedTuple):
+    """What makes the widgets of a kernel's page; and why it cannot, or "" once they are there."""
+
+    standby: Standby
+    error: "asyncio.Future[str]"
+
+
+_Shown = dict[str, _PageWidgets]
 
 
 class ServerProvisioner(LocalProvisioner):  # type: ignore[misc]
@@ -606,7 +638,7 @@ class ServerProvisioner(LocalProvisioner):  # type: ignore[misc]
 
     Args:
         standby: becomes the first one.
-        shown: kernel -> why its widgets cannot be made, or "" once they are there.
+        shown: kernel -> what shows its widgets.
         options: those of the base class.
     """
 
@@ -617,7 +649,7 @@ class ServerProvisioner(LocalProvisioner):  # type: ignore[misc]
     async def launch_kernel(self, cmd: list[str], **options: Any) -> KernelConnectionInfo:
         """Start the kernel of the command line `python -m ipykernel_launcher ...`."""
         before = self._shown.get(self.kernel_id)
-        if before is not None and (not before.done() or before.result()):
+        if before is not None and (not before.error.done() or before.error.result()):
             # It ended while it made the widgets, or could not make them: that is not tried again.
             return await super().launch_kernel(cmd, **options)
         arguments = cmd[cmd.index("ipykernel_launcher") + 1 :]
@@ -628,7 +660,7 @@ class ServerProvisioner(LocalProvisioner):  # type: ignore[misc]
         if (process := standby.become_kernel(request)) is None:
             standby = standby.again()
             process = standby.become_kernel(request)
-        self._shown[self.kernel_id] = standby.shown()
+        self._shown[self.kernel_id] = _PageWidgets(standby, standby.shown())
         if process is None:
             raise BfcvizError("the process of the kernel ended at once")
         self.process, self.pid, self.pgid = process, process.pid, os.getpgid(process.pid)
@@ -637,7 +669,7 @@ class ServerProvisioner(LocalProvisioner):  # type: ignore[misc]
     async def send_signal(self, signum: int) -> None:
         """Send a signal; an interrupt, which comes before each shutdown, ends a process that is no kernel yet."""
         shown = self._shown.get(self.kernel_id)
-        is_early = signum == signal.SIGINT and shown is not None and not shown.done()
+        is_early = signum == signal.SIGINT and shown is not None and not shown.error.done()
         await super().send_signal(signal.SIGKILL if is_early else signum)
 
 

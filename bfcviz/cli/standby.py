@@ -6,8 +6,9 @@
     standby    read the file | import plotly, IPython ... | be that kernel, make the page's widgets ... | answer
 
 The standby reports whether the file can be read, and its verdict and first screen, in one line of JSON on its standard
-output. It then waits for one line of JSON on its standard input, a `KernelRequest`, and ends if there is none. Once the
-kernel has made the widgets, another line says so, or why not.
+output. It then waits for one line of JSON on its standard input, a `KernelRequest`, and ends if there is none. A second
+line is the width of the page: where it comes before the widgets are made, their figure is drawn once. Once the kernel
+has made them, another line of output says so, or why not.
 """
 
 import gc
@@ -15,10 +16,11 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from bfcviz.errors import BfcvizError
 
@@ -74,6 +76,7 @@ class Standby:
         )
         self._process: subprocess.Popen[bytes] | None = process
         self._reports: Any = process.stdout
+        self._requests: IO[bytes] | None = None
 
     def code(self, *, prepares: bool) -> str:
         """The Python code of the process; it contains file and options as literals, never as code."""
@@ -116,13 +119,22 @@ class Standby:
         if process is None or process.stdin is None:
             return None
         try:
-            with process.stdin as pipe:
-                pipe.write(json.dumps(asdict(request)).encode() + b"\n")
+            process.stdin.write(json.dumps(asdict(request)).encode() + b"\n")
+            process.stdin.flush()
         except BrokenPipeError:
+            with suppress(BrokenPipeError):
+                process.stdin.close()  # it fails once, since nothing reads what it holds
             self.end()
             return None
-        self._process = None
+        self._process, self._requests = None, process.stdin
         return process
+
+    def tell_width(self, pixels: int) -> None:
+        """Tell the kernel the width of its page, once; a kernel that has made its widgets, or ended, ignores it."""
+        requests, self._requests = self._requests, None
+        if requests is not None:
+            with suppress(OSError, ValueError), requests:  # it was closed: the kernel has ended
+                requests.write(f"{pixels}\n".encode())
 
     def shown(self) -> "asyncio.Future[str]":
         """Becomes "" once the kernel has made the widgets, or why it cannot."""
@@ -160,7 +172,8 @@ def stand_by(module: str, file: str, options: Sequence[str], *, prepares: bool) 
     import_module("bfcviz.dashboard.inspector")
     import_module("bfcviz.dashboard.figure_widget").PlotlyScript.pages_have_it = True  # from the server
     kernelapp: Any = import_module("ipykernel.kernelapp")
-    line = sys.stdin.readline()
+    requests = sys.stdin.buffer
+    line = requests.readline()
     if not line:
         return
     request = KernelRequest(**json.loads(line))
@@ -177,6 +190,8 @@ def stand_by(module: str, file: str, options: Sequence[str], *, prepares: bool) 
 
     def show() -> None:
         error = ""
+        if pixels := _told_width(requests):
+            import_module("bfcviz.dashboard.inspector").ViewState.page_pixels = pixels
         try:
             shown = view.dashboard(file, *options)
             widgets.Box([shown], layout={"display": "contents"}, model_id=request.view)
@@ -194,6 +209,13 @@ def stand_by(module: str, file: str, options: Sequence[str], *, prepares: bool) 
 
     import_module("tornado.ioloop").IOLoop.current().add_callback(show)  # before the first message of a page
     kernel.start()
+
+
+def _told_width(requests: IO[bytes]) -> int:
+    """The width of the page in pixels; 0: it is not known yet."""
+    os.set_blocking(requests.fileno(), False)
+    line = requests.readline()
+    return int(line) if line.endswith(b"\n") else 0
 
 
 def _prepare(view: Any, file: str, reports: Any) -> bool:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import anywidget
 import ipywidgets as widgets
@@ -179,7 +179,10 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
     follow = traitlets.Bool(False)  # noqa: FBT003  its initial value
     look = traitlets.Instance(Look, ())
     page_theme = traitlets.Enum(["light", "dark"], "light")
-    width = traitlets.Int(1200, help="pixels")
+    width = traitlets.Int(help="pixels")
+
+    page_pixels: ClassVar[int] = 1200
+    """The width of the page, until it sends its own."""
 
     _trace: Trace
 
@@ -188,6 +191,10 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
         self._closed, self._depth, self._changed = False, 0, False
         self._trace, self._last = trace, len(trace)
         super().__init__(**{"_view_count": 0, **traits})
+
+    @traitlets.default("width")
+    def _width_at_first(self) -> int:
+        return rounded_width(self.page_pixels)
 
     @property
     def closed(self) -> bool:
@@ -365,8 +372,13 @@ KEYS: Final = {
 _WIDTH_STEP: Final = 40  # pixels: a smaller change of the page's width does not change the drawing
 
 
+def rounded_width(pixels: float) -> int:
+    """The width of a page as a dashboard uses it."""
+    return max(int(pixels) // _WIDTH_STEP * _WIDTH_STEP, _WIDTH_STEP)
+
+
 def _handle_width(view: "Inspector", message: PageMessage) -> None:
-    view.width = max(int(message.number("width")) // _WIDTH_STEP * _WIDTH_STEP, _WIDTH_STEP)
+    view.width = rounded_width(message.number("width"))
 
 
 def _handle_key(view: "Inspector", message: PageMessage) -> None:

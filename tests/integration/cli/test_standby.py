@@ -91,6 +91,8 @@ def kernel_of(standby, folder):
     async def become():
         kernel = standby.become_kernel(KernelRequest("the view", ["-f", file], {**os.environ}, str(folder)))
         assert kernel is not None
+        standby.tell_width(870)
+        standby.tell_width(1470)  # only the first counts
         return kernel, await asyncio.wait_for(standby.shown(), 150)
 
     kernel, error = asyncio.run(become())
@@ -129,6 +131,8 @@ def test_it_becomes_a_kernel_once_and_a_page_gets_all_widgets_in_one_answer(tmp_
         (shown,) = states["the view"]["state"]["children"]
         inspector = states[shown.removeprefix("IPY_MODEL_")]
         assert "bfcviz-dashboard" in inspector["state"]["_dom_classes"]
+        # It is narrow at once.
+        assert "fits?" in [each["state"].get("description") for each in states.values()]
         (script,) = [each["state"] for each in states.values() if "digest" in each["state"]]
         assert "script" not in script  # the server sends it
         client.shutdown()
