@@ -42,20 +42,32 @@ from traitlets.config import Config
 from bfcviz.cli.page_scripts import ENTRY, first_scripts
 from bfcviz.cli.standby import KernelRequest, Standby
 from bfcviz.errors import BfcvizError
+from bfcviz.extras import imported_on_first_use
 from bfcviz.terminal import say
 
-_GRAMMAR: Final = "rfc3987_syntax"
-# jsonschema can check internationalised addresses with this module, which builds a grammar at import: a quarter of all
-# that the server imports. Nothing here checks one, and jsonschema works without it.
-sys.modules.setdefault(_GRAMMAR, None)  # type: ignore[arg-type]  # Python then refuses to import it
-from jupyter_server.auth.decorator import allow_unauthenticated  # noqa: E402
-from jupyter_server.auth.logout import LogoutHandler  # noqa: E402
-from jupyter_server.base.handlers import JupyterHandler  # noqa: E402
-from jupyter_server.services.kernels.handlers import KernelHandler  # noqa: E402
-from voila.app import Voila  # noqa: E402
-from voila.paths import collect_static_paths  # noqa: E402
-from voila.tornado.handler import TornadoVoilaHandler  # noqa: E402
-from voila.utils import get_page_config, get_voila_labextensions_path  # noqa: E402
+_FORMATS: Final = (
+    "fqdn",
+    "isoduration",
+    "rfc3339_validator",
+    "rfc3986_validator",
+    "rfc3987",
+    "rfc3987_syntax",
+    "uri_template",
+    "webcolors",
+)
+# jsonschema can check formats of texts with these modules; that for internationalised addresses builds a grammar at
+# import: a quarter of all that the server imports. Nothing here checks one, and jsonschema works without them.
+for _name in _FORMATS:
+    sys.modules.setdefault(_name, None)  # type: ignore[arg-type]  # Python then refuses to import it
+with imported_on_first_use("requests"):  # of JupyterLab's lists of extensions, which no page here asks for
+    from jupyter_server.auth.decorator import allow_unauthenticated
+    from jupyter_server.auth.logout import LogoutHandler
+    from jupyter_server.base.handlers import JupyterHandler
+    from jupyter_server.services.kernels.handlers import KernelHandler
+    from voila.app import Voila
+    from voila.paths import collect_static_paths
+    from voila.tornado.handler import TornadoVoilaHandler
+    from voila.utils import get_page_config, get_voila_labextensions_path
 
 FIRST_PORT: Final = 8866
 """Voila's default; other ports are tried if it is taken and no port was given."""

@@ -65,7 +65,9 @@ class Standby:
         self.headline = self.first_screen = ""
         self._module, self._file, self._options = module, str(Path(file).absolute()), tuple(options)
         self._unread = prepares  # the report
-        import subprocess  # noqa: PLC0415  a standby has no use for it, and is to read its file soon
+        # A standby, which is to read its file soon, has no use for these.
+        import subprocess  # noqa: PLC0415
+        from threading import Thread  # noqa: PLC0415
 
         process = subprocess.Popen(  # noqa: S603  our own code
             [sys.executable, "-P", "-c", self.code(prepares=prepares)],
@@ -76,6 +78,11 @@ class Standby:
         )
         self._process: subprocess.Popen[bytes] | None = process
         self._reports: Any = process.stdout
+        # A report is larger than a pipe: without a reader the standby would wait until the server is imported.
+        self._report = b""
+        self._reader = Thread(target=self._read_report, daemon=True)
+        if prepares:
+            self._reader.start()
         self._requests: IO[bytes] | None = None
 
     def code(self, *, prepares: bool) -> str:
@@ -101,13 +108,17 @@ class Standby:
         if process is None or not self._unread:
             return
         self._unread = False
-        line = self._reports.readline()
+        self._reader.join()
+        line = self._report
         if not line:
             raise BfcvizError(f"the process that reads the file ended with exit status {process.wait()}")
         report = json.loads(line)
         if report["error"] is not None:
             raise BfcvizError(report["error"])
         self.headline, self.first_screen = report["shown"]
+
+    def _read_report(self) -> None:
+        self._report = self._reports.readline()
 
     def become_kernel(self, request: KernelRequest) -> "subprocess.Popen[bytes] | None":
         """Let it be a kernel.
@@ -138,7 +149,7 @@ class Standby:
 
     def shown(self) -> "asyncio.Future[str]":
         """Becomes "" once the kernel has made the widgets, or why it cannot."""
-        import asyncio  # noqa: PLC0415  as above
+        import asyncio  # noqa: PLC0415  as in __init__
 
         loop, reports = asyncio.get_running_loop(), self._reports
         found: asyncio.Future[str] = loop.create_future()
@@ -198,7 +209,7 @@ def stand_by(module: str, file: str, options: Sequence[str], *, prepares: bool) 
         except BfcvizError as found:
             error = str(found)
         except Exception as found:  # noqa: BLE001  of any kind: the page must say it
-            import traceback  # noqa: PLC0415  likewise
+            import traceback  # noqa: PLC0415  only here
 
             error = f"{type(found).__name__}: {found}"
             traceback.print_exc(file=sys.__stderr__)

@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from contextlib import contextmanager
+from io import BytesIO
 from types import SimpleNamespace
 
 import pytest
@@ -32,7 +33,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_the_name_of_a_file_is_a_literal_and_never_code(name, tmp_path, monkeypatch):
-    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: SimpleNamespace(stdout=None))
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: SimpleNamespace(stdout=BytesIO()))
     monkeypatch.chdir(tmp_path)
     code = Standby(VIEW, name, ["dark", name]).code(prepares=True)
     assert code.isascii()
@@ -57,6 +58,18 @@ def test_it_says_that_it_ended(tmp_path):
     with pytest.raises(BfcvizError, match="3"):
         standby.check()
     assert standby.become_kernel(NOTHING) is None
+
+
+def test_it_goes_on_before_a_long_report_is_read(tmp_path):
+    (tmp_path / "long.py").write_text("def prepare(_): return 'headline', 'x' * 1_000_000\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        standby = Standby("long", "any")
+    standby._reader.join(150)  # nothing has called `check`
+    assert len(standby._report) > 1_000_000
+    standby.check()
+    assert len(standby.first_screen) == 1_000_000
+    standby.end()
 
 
 def test_it_ends_with_its_server_and_is_no_kernel_then():
