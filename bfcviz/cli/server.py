@@ -419,7 +419,7 @@ class _Kernel(KernelHandler):
 
 
 class _Width(JupyterHandler):
-    """What the page says first: its width, while its kernel has not made the widgets."""
+    """What the page says first: its width, before it asks for the widgets."""
 
     def initialize(self, server: PageServer) -> None:
         self._server = server

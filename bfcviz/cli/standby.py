@@ -7,8 +7,8 @@
 
 The standby reports whether the file can be read, and its verdict and first screen, in one line of JSON on its standard
 output. It then waits for one line of JSON on its standard input, a `KernelRequest`, and ends if there is none. A second
-line is the width of the page: where it comes before the widgets are made, their figure is drawn once. Once the kernel
-has made them, another line of output says so, or why not.
+line is the width of the page, which comes before the page asks for the widgets: so it draws their figure once. Once the
+kernel has made them, another line of output says so, or why not.
 """
 
 import gc
@@ -141,7 +141,7 @@ class Standby:
         return process
 
     def tell_width(self, pixels: int) -> None:
-        """Tell the kernel the width of its page, once; a kernel that has made its widgets, or ended, ignores it."""
+        """Tell the kernel the width of its page, once."""
         requests, self._requests = self._requests, None
         if requests is not None:
             with suppress(OSError, ValueError), requests:  # it was closed: the kernel has ended
@@ -149,7 +149,7 @@ class Standby:
 
     def shown(self) -> "asyncio.Future[str]":
         """Becomes "" once the kernel has made the widgets, or why it cannot."""
-        import asyncio  # noqa: PLC0415  as in __init__
+        import asyncio  # noqa: PLC0415  as above
 
         loop, reports = asyncio.get_running_loop(), self._reports
         found: asyncio.Future[str] = loop.create_future()
@@ -201,8 +201,7 @@ def stand_by(module: str, file: str, options: Sequence[str], *, prepares: bool) 
 
     def show() -> None:
         error = ""
-        if pixels := _told_width(requests):
-            import_module("bfcviz.dashboard.inspector").ViewState.page_pixels = pixels
+        _take_width(requests)
         try:
             shown = view.dashboard(file, *options)
             widgets.Box([shown], layout={"display": "contents"}, model_id=request.view)
@@ -215,6 +214,7 @@ def stand_by(module: str, file: str, options: Sequence[str], *, prepares: bool) 
             traceback.print_exc(file=sys.__stderr__)
         with reports:
             reports.write(json.dumps(error) + "\n")
+        _take_width_later(requests)
         gc.freeze()
         gc.enable()
 
@@ -222,11 +222,25 @@ def stand_by(module: str, file: str, options: Sequence[str], *, prepares: bool) 
     kernel.start()
 
 
-def _told_width(requests: IO[bytes]) -> int:
-    """The width of the page in pixels; 0: it is not known yet."""
+def _take_width(requests: IO[bytes]) -> None:
+    """Use the width of the page in pixels, if it is there; 0: the page does not know it."""
     os.set_blocking(requests.fileno(), False)
     line = requests.readline()
-    return int(line) if line.endswith(b"\n") else 0
+    if line.endswith(b"\n") and int(line):
+        import_module("bfcviz.dashboard.inspector").use_page_width(int(line))
+
+
+def _take_width_later(requests: IO[bytes]) -> None:
+    """Use the width of the page when it comes: the page has not asked for the widgets by then."""
+    import asyncio  # noqa: PLC0415  as above
+
+    loop = asyncio.get_running_loop()
+
+    def take() -> None:
+        loop.remove_reader(requests)
+        _take_width(requests)
+
+    loop.add_reader(requests, take)
 
 
 def _prepare(view: Any, file: str, reports: Any) -> bool:

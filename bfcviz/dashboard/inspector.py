@@ -182,7 +182,7 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
     width = traitlets.Int(help="pixels")
 
     page_pixels: ClassVar[int] = 1200
-    """The width of the page, until it sends its own."""
+    """The width of the page, until it sends that of the dashboard."""
 
     _trace: Trace
 
@@ -375,6 +375,13 @@ _WIDTH_STEP: Final = 40  # pixels: a smaller change of the page's width does not
 def rounded_width(pixels: float) -> int:
     """The width of a page as a dashboard uses it."""
     return max(int(pixels) // _WIDTH_STEP * _WIDTH_STEP, _WIDTH_STEP)
+
+
+def use_page_width(pixels: int) -> None:
+    """Make dashboards for a page of this width, those that exist and later ones, until it sends their own width."""
+    ViewState.page_pixels = pixels
+    for each in [each for each in widget_lifetime.roots if isinstance(each, ViewState)]:
+        each.width = rounded_width(pixels)
 
 
 def _handle_width(view: "Inspector", message: PageMessage) -> None:

@@ -96,17 +96,23 @@ def test_it_says_nothing_where_its_server_has_ended_before_the_file_was_read(tmp
 
 
 @contextmanager
-def kernel_of(standby, folder):
-    """A client of the kernel that the standby becomes, its process, and what it says of the widgets."""
+def kernel_of(standby, folder, *, late=False):
+    """A client of the kernel that the standby becomes, its process, and what it says of the widgets.
+
+    `late`: it makes them before the page tells its width.
+    """
     sockets = tempfile.mkdtemp(prefix="k")  # short names; a port could be taken by another test meanwhile
     file, _ = write_connection_file(f"{sockets}/connection.json", transport="ipc", ip=f"{sockets}/kernel")
 
     async def become():
         kernel = standby.become_kernel(KernelRequest("the view", ["-f", file], {**os.environ}, str(folder)))
         assert kernel is not None
+        shown = standby.shown()
+        if late:
+            await asyncio.wait_for(shown, 150)
         standby.tell_width(870)
         standby.tell_width(1470)  # only the first counts
-        return kernel, await asyncio.wait_for(standby.shown(), 150)
+        return kernel, await asyncio.wait_for(shown, 150)
 
     kernel, error = asyncio.run(become())
     client = BlockingKernelClient(connection_file=file)
@@ -123,10 +129,11 @@ def kernel_of(standby, folder):
         shutil.rmtree(sockets)
 
 
-def test_it_becomes_a_kernel_once_and_a_page_gets_all_widgets_in_one_answer(tmp_path):
+@pytest.mark.parametrize("late", [False, True])
+def test_it_becomes_a_kernel_once_and_a_page_gets_all_widgets_in_one_answer(tmp_path, late):
     standby = Standby(VIEW, str(bfcviz.sample("lstm")), ["dark"])
     standby.check()
-    with kernel_of(standby, tmp_path) as (client, kernel, error):
+    with kernel_of(standby, tmp_path, late=late) as (client, kernel, error):
         assert error == ""
         assert standby.become_kernel(NOTHING) is None
         content = {"comm_id": "page", "target_name": "jupyter.widget.control", "data": {}}
