@@ -182,7 +182,7 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
     width = traitlets.Int(help="pixels")
 
     page_pixels: ClassVar[int] = 1200
-    """The width of the page, until it sends that of the dashboard."""
+    """Pixels that the page has for a dashboard, until it sends how wide the dashboard is."""
 
     _trace: Trace
 
@@ -378,7 +378,7 @@ def rounded_width(pixels: float) -> int:
 
 
 def use_page_width(pixels: int) -> None:
-    """Make dashboards for a page of this width, those that exist and later ones, until it sends their own width."""
+    """Draw dashboards, those that exist and later ones, for a page of this width, until it sends their own."""
     ViewState.page_pixels = pixels
     for each in [each for each in widget_lifetime.roots if isinstance(each, ViewState)]:
         each.width = rounded_width(pixels)

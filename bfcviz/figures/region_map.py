@@ -538,7 +538,7 @@ def image_traces(
 ) -> list[dict[str, Any]]:
     """The image, of these cells if they were measured before, and empty rectangle traces for the legend."""
     cells = cells or map_image_cells(visible)
-    image = _map_image_trace(visible, cells)
+    image = _map_image_trace(visible, cells.held)
     row, column = cells.lone
     left = visible.part.left / visible.divisor
     marks = lone(visible, left + (column + 0.5) * image["dx"], visible.part.first + row)
@@ -555,7 +555,7 @@ def image_traces(
 
 def moving_image_trace(visible: VisibleChunks) -> dict[str, Any]:
     """An image of all chunks, with half of the cells: for a map that moves."""
-    return _map_image_trace(visible, map_image_cells(visible, _CELLS // 2))
+    return _map_image_trace(visible, _map_cell_bytes(visible, _CELLS // 2))
 
 
 class MapCells(NamedTuple):
@@ -565,17 +565,22 @@ class MapCells(NamedTuple):
     lone: tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
-def map_image_cells(visible: VisibleChunks, most: int = _CELLS) -> MapCells:
-    """The cells of an image, about `most`, unless very many rows need more."""
+def map_image_cells(visible: VisibleChunks) -> MapCells:
+    """The cells of an image."""
+    held = _map_cell_bytes(visible, _CELLS)
+    return MapCells(merged_raster_rows(held), lone_raster_cells(held, round(ALONE * held.region.shape[1])))
+
+
+def _map_cell_bytes(visible: VisibleChunks, most: int) -> CellBytes:
+    """The bytes of the cells of an image, about `most`, unless very many rows need more."""
     columns = int(np.clip(most // len(visible.part), _FEWEST_COLUMNS * most // _CELLS, COLUMNS))
     visible, fills = _with_lit_class(*_with_faded_classes(visible))
     grid = RasterGrid(visible.rows, visible.part, columns)
-    held = cell_bytes(visible.chunks, visible.classes, len(fills), grid)
-    return MapCells(merged_raster_rows(held), lone_raster_cells(held, round(ALONE * columns)))
+    return cell_bytes(visible.chunks, visible.classes, len(fills), grid)
 
 
-def _map_image_trace(visible: VisibleChunks, cells: MapCells) -> dict[str, Any]:
-    part, divisor, held = visible.part, visible.divisor, cells.held
+def _map_image_trace(visible: VisibleChunks, held: CellBytes) -> dict[str, Any]:
+    part, divisor = visible.part, visible.divisor
     lit = visible.pixels[1] if visible.lights_matches else None
     _, fills = _with_lit_class(*_with_faded_classes(visible))
     picture = paint(held, fills, visible.theme, waste=visible.shows_waste, lit=lit)

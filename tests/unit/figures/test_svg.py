@@ -9,6 +9,7 @@ from shared import sample_trace
 from unit.figures.odd_traces import ODD
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
+from bfcviz.figures import region_map
 from bfcviz.figures.panel import Page, Panel, Place, lay
 from bfcviz.figures.svg import as_svg, picture
 from bfcviz.figures.theme import DARK, LIGHT
@@ -155,6 +156,21 @@ def test_ticks_are_written_as_plotly_writes_them(form, step, expected):
 def test_what_is_not_known_is_an_error(odd):
     with pytest.raises(NotImplementedError):
         as_svg(one_plot(line(**odd)), DARK)
+
+
+def test_the_chunks_of_an_image_are_measured_once_for_both_themes(monkeypatch):
+    heap = PlainHeap(4 * MiB)
+    for _ in range(region_map.EXACT_CHUNKS + 500):
+        heap.allocate(256)
+    model = Model(heap.trace())
+    model.seek(len(heap.events))
+    measured = []
+    measure = region_map.cell_bytes
+    monkeypatch.setattr(
+        region_map, "cell_bytes", lambda *arguments: measured.append(1) or measure(*arguments)
+    )
+    light, dark = re.findall(r'href="(data:[^"]*)"', picture("region_map", model, Look(colour="holder")))
+    assert (len(measured), light == dark) == (1, False)
 
 
 def test_both_themes_are_there_once():
