@@ -174,17 +174,21 @@ def translate(extensions: Sequence[Extension]) -> list[str]:
         found = made(0)
     sources = [str(source) for each in found for source in each.sources]
     for source in sources:
-        check_inspect(Path(source))
+        mend(Path(source))
     complete.write_text(names)
     return sources
 
 
-def check_inspect(source: Path) -> None:
-    """Add a check of the import of `inspect` to a module's C code: Cython 3.3 omits it."""
-    imports = 'inspect = PyImport_ImportModule("inspect");'
+def mend(source: Path) -> None:
+    """Change a module's C code: check the import of `inspect`, which Cython 3.3 omits, and call by vectorcall.h."""
     text = source.read_text()
+    imports = 'inspect = PyImport_ImportModule("inspect");'
     if f"{imports} if" not in text:  # Cython keeps a C file that is newer than its .py
-        source.write_text(text.replace(imports, f"{imports} if (!inspect) return -1;"))
+        text = text.replace(imports, f"{imports} if (!inspect) return -1;")
+    arrays = "#define CYTHON_VECTORCALL (__PYX_LIMITED_VERSION_HEX >= 0x030C0000)"
+    write_if_changed(
+        source, text.replace(arrays, '#include "bfcviz/c/vectorcall.h"\n  #define CYTHON_VECTORCALL 1')
+    )
 
 
 def join(name: str, sources: list[Path], folder: Path) -> Path:

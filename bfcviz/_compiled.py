@@ -5,7 +5,7 @@ import of those: their packages call `load` first. With BFCVIZ_UNCOMPILED=1 the 
 same results, and a debugger can step through them.
 """
 
-import inspect  # noqa: F401  before C imports it: an interrupt of that import is fatal (_build.check_inspect)
+import inspect  # noqa: F401  before C imports it: an interrupt of that import is fatal (_build.mend)
 import os
 import sys
 import warnings
