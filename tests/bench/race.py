@@ -6,7 +6,8 @@ LIBORACLE.so is the real tsl::BFCAllocator of the tensorflow-cpu wheel behind a 
 build.sh; the operations are written by its gen_bench.py. Both are called through C pointers by the same loop
 (race.c); TensorFlow records nothing, ours records every event into its log. Prints a Markdown table of the
 median time for an allocate+free pair, and at the end the same pair called one by one from Python. With `--threads`
-that many threads run the operations at once on one heap; the time is that of a pair of any of them.
+that many threads run the operations at once on one heap; the time is that of a pair of any of them. A short file is run
+again and again, without a break.
 """
 
 import argparse
@@ -25,6 +26,8 @@ from bfcviz import AllocatorOptions, BFCAllocator, SimulatedSubAllocator
 
 MAGIC = 0x314F43464F505342
 PYTHON_PAIRS = 200_000
+PAIRS = 400_000
+"""Timed at least: some milliseconds would tell of the scheduler more than of a heap."""
 
 
 def compile_loop(folder):
@@ -52,9 +55,15 @@ class Operations:
             raise SystemExit(f"{path} is no operations file")
         _, self.before, self.timed, self.slots, memory, self.growth, self.pairs, _ = map(int, header)
         self.memory = memory * threads
-        self.records = np.fromfile(
-            path, np.dtype([("slot", "<i4"), ("kind", "<i4"), ("size", "<i8")]), offset=64
-        )
+        once = np.fromfile(path, np.dtype([("slot", "<i4"), ("kind", "<i4"), ("size", "<i8")]), offset=64)
+        live: set[int] = set()
+        for slot, kind in once[["slot", "kind"]].tolist():
+            (live.discard if kind else live.add)(slot)
+        frees = np.array([(slot, 1, 0) for slot in sorted(live)], once.dtype)
+        more = max(0, -(-(PAIRS - self.pairs) // (len(once) // 2)))
+        self.records = np.concatenate([once, *[frees, once] * more])
+        self.timed = len(self.records) - self.before
+        self.pairs = int((self.records["kind"][self.before :] == 0).sum())
 
     def run(self, race, functions, context):
         """Nanoseconds a pair of the timed part, on a fresh heap."""
