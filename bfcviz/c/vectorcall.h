@@ -5,7 +5,7 @@
 
 #include <Python.h>
 
-#if Py_LIMITED_API < 0x030C0000
+#if defined(Py_LIMITED_API) && Py_LIMITED_API < 0x030C0000
 typedef PyObject *(*vectorcallfunc)(PyObject *called, PyObject *const *args, size_t nargsf, PyObject *names);
 
 #ifndef Py_TPFLAGS_HAVE_VECTORCALL

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.connect import write_connection_file
-from processes import children_of
+from processes import children_of, run_code
+from shared import ROOT
 
 import bfcviz
 from bfcviz.cli import view
@@ -84,15 +85,12 @@ def test_it_ends_with_its_server_and_is_no_kernel_then():
     assert standby.become_kernel(NOTHING) is None
 
 
-def test_it_says_nothing_where_its_server_has_ended_before_the_file_was_read(tmp_path, capfd):
+@pytest.mark.parametrize("end", ["", "os._exit(0)"])
+def test_it_says_nothing_where_its_server_has_ended_before_the_file_was_read(end, tmp_path):
     (tmp_path / "slow.py").write_text("import sys\ndef prepare(_): sys.stdin.read()\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(tmp_path))
-        standby = Standby("slow", "any")
-    standby._process.stdout.close()
-    standby._process.stdin.close()
-    standby._process.wait(timeout=150)
-    assert capfd.readouterr().err == ""
+    code = f"import os; from bfcviz.cli.standby import Standby; standby = Standby('slow', 'any'); {end}"
+    paths = os.pathsep.join([str(tmp_path), str(ROOT)])
+    assert run_code(code, PYTHONPATH=paths) == ""  # which also waits for the standby: it holds the same stderr
 
 
 @contextmanager
