@@ -560,7 +560,8 @@ function listen_to_plot(plot, send) {
   plot.on("plotly_relayout", (change) => {
     if (!Object.keys(change ?? {}).some((key) => key.includes(".range"))) return;
     clearTimeout(zoom_timer);
-    zoom_timer = setTimeout(() => send({ do: "zoom", ranges: axis_ranges(plot) }), DEBOUNCE_MS);
+    const ranges = axis_ranges(plot); // now: until it is sent, Python's answer to an earlier zoom may change them
+    zoom_timer = setTimeout(() => send({ do: "zoom", ranges }), DEBOUNCE_MS);
   });
 }
 

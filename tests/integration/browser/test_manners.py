@@ -132,6 +132,25 @@ def test_ctrl_and_wheel_zoom_and_never_beyond_the_data(view, views, name):
     assert view.page.evaluate("() => visualViewport.scale") == 1
 
 
+ZOOM = """async ([plot, to, before]) => {
+  const plotly = await bfcvizPlotly.values().next().value;
+  await plotly.relayout(plot, { "xaxis.range": to });
+  await plotly.update(plot, {}, { "xaxis.range": before }, []);
+}"""
+"""The reader zooms, and at once Python's answer to an earlier zoom is drawn."""
+
+
+def test_an_answer_to_an_earlier_zoom_does_not_undo_the_next(view):
+    low, high = view.page.evaluate("plot => plot._fullLayout.xaxis.range", view.plot())
+    to = [low + 0.25 * (high - low), low + 0.5 * (high - low)]
+    view.page.evaluate(ZOOM, [view.plot(), to, [low, high]])
+    view.wait_for(
+        "const { range } = plot._fullLayout.xaxis;"
+        "return Math.abs(range[0] - args[0]) + Math.abs(range[1] - args[1]) < 0.02 * (args[1] - args[0])",
+        *to,
+    )
+
+
 HOLDER = ".bfcviz-holders tbody tr[data-bfcviz]"
 TAB = ".bfcviz-tabs [role=tab]"
 
