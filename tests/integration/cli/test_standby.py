@@ -90,7 +90,8 @@ def test_it_says_nothing_where_its_server_has_ended_before_the_file_was_read(end
     (tmp_path / "slow.py").write_text("import sys\ndef prepare(_): sys.stdin.read()\n")
     code = f"import os; from bfcviz.cli.standby import Standby; standby = Standby('slow', 'any'); {end}"
     paths = os.pathsep.join([str(tmp_path), str(ROOT)])
-    assert run_code(code, PYTHONPATH=paths) == ""  # which also waits for the standby: it holds the same stderr
+    # This also waits for the standby, which holds the same stderr.
+    assert run_code(code, PYTHONPATH=paths) == ""
 
 
 @contextmanager
