@@ -4,6 +4,7 @@ import zlib
 
 import numpy as np
 import pytest
+from processes import sized
 from unit.figures.drawn_map import at_step, live_map_at
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
@@ -276,11 +277,14 @@ def test_going_on_over_events_is_the_same_as_beginning_there(name):
     live_map = live_map_at(trace, first, name)
     assert live_map.moves
     regions = len(at_step(trace, first).regions())
-    for stop in (first + 1, first + 40, first + 41, first + 200):
+    compared = 0
+    for stop in sized((first + 1, first + 40, first + 41, first + 200), (first + 40,)):
         live_map.take(trace.read(live_map.step, stop))
         assert live_map.step == stop
         if len(at_step(trace, stop).regions()) == regions:
+            compared += 1
             assert live_map.image() == live_map_at(trace, stop, name).image()
+    assert compared
 
 
 def test_a_chunk_is_where_it_is():
