@@ -491,7 +491,9 @@ class RankSet:
 
     @property
     def _noun(self) -> str:
-        return "rank" if self.is_one_job else "file"
+        """What the members are called: files that tell no rank's number may be of anything."""
+        has_numbers = any(rank.place.rank_from not in ("", "order") for rank in self.ranks)
+        return "rank" if self.is_one_job and has_numbers else "file"
 
     @property
     def worst(self) -> Rank:
@@ -691,13 +693,13 @@ class RankSet:
         heaps = [rank for rank in used if rank.has_heap]
         if len(heaps) > 1 and not any(each.measure == "peak" for each in self.spreads):
             size = format_bytes(max(rank.peak or rank.in_use for rank in heaps))
-            found = [f"the ranks have the same peak within 1 %: {size}", *found]
+            found = [f"the {self._noun}s have the same peak within 1 %: {size}", *found]
         for each in self.only[:_MOST_HOLDERS]:
             found.append(
                 f"only {each.rank} holds {format_bytes(each.most)} in {shortened_name(each.name, _LONGEST)}"
             )
         if len(self.only) > _MOST_HOLDERS:
-            found.append(f"{counted(len(self.only) - _MOST_HOLDERS, 'more holder')} that only one rank has")
+            found.append(f"{counted(len(self.only) - _MOST_HOLDERS, 'more holder')} that only one {self._noun} has")
         for each in self._larger()[:_MOST_HOLDERS]:
             found.append(
                 f"{each.rank} holds {format_bytes(each.most)} in {shortened_name(each.name, _LONGEST)}; the median is "
@@ -722,17 +724,24 @@ class RankSet:
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """The names of the columns, then the cells of each rank that can be read; hosts only where they differ."""
-        rows = [_HEAD, *(_rank_table_cells(rank) for rank in self._told)]
-        has_hosts = len({rank.place.host for rank in self._told}) > 1
-        return rows if has_hosts else [(row[0], *row[2:]) for row in rows]
+        """The names of the columns, then the cells of each rank that can be read.
+
+        Without a column that tells nothing: one host, or a size that no rank knows.
+        """
+        columns = zip(*(_rank_table_cells(rank, self.source) for rank in self._told), strict=True)
+        told = [
+            (head, *cells)
+            for head, cells in zip(_HEAD, columns, strict=False)
+            if not (set(cells) == {_UNKNOWN} or (head == "host" and len(set(cells)) == 1))
+        ]
+        return list(zip(*told, strict=True)) or [_HEAD]
 
     @property
     def table_lines(self) -> list[str]:
         """A row a rank, the worst first, then a line for each file that cannot be read."""
         rows = self.rows[: _MOST_ROWS + 1]
-        last = len(rows[0]) - 1  # the file, which the sizes stand before
-        found = aligned(rows, range(last - _SIZES, last)) if len(rows) > 1 else []
+        sizes = [column for column, head in enumerate(rows[0]) if head in _SIZES]
+        found = aligned(rows, sizes) if len(rows) > 1 else []
         rest = self._told[_MOST_ROWS:]
         if rest and not any(rank.peak for rank in rest):
             found.append(counted(len(rest), f"more {self._noun}"))
@@ -845,17 +854,19 @@ def _rank_spread_line(found: RankSpread) -> str:
     )
 
 
-_HEAD: Final = ("rank", "host", "verdict", "peak", "pool", "limit", "free", "largest free", "file")
-_SIZES: Final = 5  # columns
+_SIZES: Final = ("peak", "pool", "limit", "free", "largest free")
+_HEAD: Final = ("name", "host", "verdict", *_SIZES, "file")
+_UNKNOWN: Final = "unknown"
 _LONGEST_FILE: Final = 48
 
 
-def _rank_table_cells(rank: Rank) -> tuple[str, ...]:
+def _rank_table_cells(rank: Rank, source: str) -> tuple[str, ...]:
+    """The cells of a rank; its file as it is called in the folder that was opened."""
     verdict = (rank.verdict or "").replace("_", " ") + ("" if rank.ended else ", did not end cleanly")
     sizes = (rank.peak, rank.pool, rank.limit, rank.free, rank.largest_free)
-    texts = ("unknown" if size is None else format_bytes(size) for size in sizes)
-    file = shortened_name(str(rank.place.file), _LONGEST_FILE)
-    return rank.name, rank.place.host, verdict, *texts, file
+    texts = (_UNKNOWN if size is None else format_bytes(size) for size in sizes)
+    file = str(rank.place.file).removeprefix(f"{source.rstrip('/')}/")
+    return rank.name, rank.place.host, verdict, *texts, shortened_name(file, _LONGEST_FILE)
 
 
 def _rank_html_text(text: str) -> str:

@@ -122,6 +122,28 @@ def test_json_and_html_have_all_ranks(job, tmp_path):
         assert rank.name in str(found)
 
 
+def test_the_table_has_what_some_rank_knows_and_files_as_the_folder_calls_them(job, tmp_path):
+    head, first, *_ = bfcviz.open_all(job).rows
+    assert (head[0], head[-1]) == ("name", "file")
+    assert "limit" in head
+    assert (first[0], first[-1]) == ("rank 0", "rank0.parquet")
+    unlimited = tmp_path / "unlimited"
+    unlimited.mkdir()
+    for rank in range(2):
+        state([[3, 1, -2]]).save(unlimited / f"rank{rank}.parquet")
+    found = bfcviz.open_all(unlimited)
+    assert "limit" not in found.rows[0]
+    assert all(len(line) <= 80 for line in found.table_lines)
+
+
+def test_files_that_tell_no_rank_are_called_files(tmp_path):
+    for name in ("before", "after"):
+        state([[3, 1, -2]], limit=11).save(tmp_path / f"{name}.parquet")
+    told = str(bfcviz.open_all(tmp_path))
+    assert "2 files" in told
+    assert "rank" not in told.replace(str(tmp_path), "")
+
+
 def test_texts_of_files_cannot_leave_their_cells():
     place = RankPlace(Path("<b>\x1b[31m"), "<script>", None, "<i>")
     bad = rank_set(
