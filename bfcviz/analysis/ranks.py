@@ -699,7 +699,9 @@ class RankSet:
                 f"only {each.rank} holds {format_bytes(each.most)} in {shortened_name(each.name, _LONGEST)}"
             )
         if len(self.only) > _MOST_HOLDERS:
-            found.append(f"{counted(len(self.only) - _MOST_HOLDERS, 'more holder')} that only one {self._noun} has")
+            found.append(
+                f"{counted(len(self.only) - _MOST_HOLDERS, 'more holder')} that only one {self._noun} has"
+            )
         for each in self._larger()[:_MOST_HOLDERS]:
             found.append(
                 f"{each.rank} holds {format_bytes(each.most)} in {shortened_name(each.name, _LONGEST)}; the median is "
