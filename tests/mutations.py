@@ -32,7 +32,7 @@ TESTS = [
         "deferred_merge",
         "sizes",
         "options",
-        "growth",
+        "rules",
         "bfc",
         "queries",
     )
