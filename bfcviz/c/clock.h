@@ -24,6 +24,12 @@ typedef struct bfc_clock {
 /* Whether the processor has an invariant counter; set with the first clock. Others may be emulated. */
 static int bfc_has_counter = 0;
 
+/* The scale that the first clock of the process found; 0 before. */
+static uint64_t bfc_first_scale = 0;
+
+/* A calibration over so long a time is accurate to about 100 ppm. */
+#define BFC_LEAST_CALIBRATION_NS 500000
+
 BFC_STATIC int64_t bfc_monotonic_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -70,15 +76,16 @@ BFC_STATIC int64_t bfc_both_clocks(uint64_t *ticks) {
     return found;
 }
 
-/* Recalibrate the counter's rate over the whole time since the start. */
+/* Recalibrate the counter's rate over the whole time since the start, unless that is too short. */
 BFC_STATIC void bfc_clock_anchor(bfc_clock *c) {
     if (!c->counter) return;
     uint64_t ticks;
     int64_t now = bfc_both_clocks(&ticks) - c->origin_ns;
-    if (ticks <= c->first_ticks || now <= 0) { /* it was set back, as after a suspension */
+    if (ticks < c->first_ticks || now < 0) { /* it was set back, as after a suspension */
         c->counter = 0;
         return;
     }
+    if (now < BFC_LEAST_CALIBRATION_NS) return;
     c->scale = (uint64_t)(((unsigned __int128)now << 32) / (ticks - c->first_ticks));
     c->anchor_ticks = ticks;
     c->anchor_ns = now;
@@ -87,12 +94,15 @@ BFC_STATIC void bfc_clock_anchor(bfc_clock *c) {
 BFC_STATIC bfc_clock *bfc_clock_new(void) {
     bfc_clock *c = (bfc_clock *)calloc(1, sizeof *c);
     if (!c) return c;
-    bfc_find_counter(); /* first: in a virtual machine it takes some 20 us */
+    if (!bfc_has_counter) bfc_find_counter(); /* before a clock is read: in a virtual machine it takes some 20 us */
     c->counter = bfc_has_counter;
     c->origin_ns = c->counter ? bfc_both_clocks(&c->first_ticks) : bfc_monotonic_ns();
     if (!c->counter) return c;
-    /* After 0.5 ms the rate is accurate to about 100 ppm. */
-    while (bfc_monotonic_ns() - c->origin_ns < 500000) continue;
+    c->anchor_ticks = c->first_ticks;
+    c->scale = __atomic_load_n(&bfc_first_scale, __ATOMIC_RELAXED);
+    if (c->scale) return c;
+    while (bfc_monotonic_ns() - c->origin_ns < BFC_LEAST_CALIBRATION_NS) continue;
     bfc_clock_anchor(c);
+    __atomic_store_n(&bfc_first_scale, c->scale, __ATOMIC_RELAXED);
     return c;
 }

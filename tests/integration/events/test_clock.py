@@ -69,6 +69,30 @@ def test_its_rate_is_right_before_and_after_the_first_calibration(clock):
 
 
 @needs_compiler
+def test_only_the_first_of_a_process_waits_to_be_calibrated(library):
+    def seconds():
+        begun = time.thread_time()
+        for _ in range(20):
+            library.delete_clock(library.new_clock())
+        return time.thread_time() - begun
+
+    library.delete_clock(library.new_clock())
+    assert min(seconds() for _ in range(5)) < 20 * 0.5e-3 / 2
+
+
+@needs_compiler
+def test_a_calibration_soon_after_the_start_keeps_the_rate_of_the_process(library):
+    library.delete_clock(library.new_clock())
+    for _ in range(20):
+        made = Clock(library)
+        made.anchor()
+        time.sleep(0.01)
+        before, read, after = made.now(), made.read(), made.now()
+        made.delete_clock()
+        assert before * 0.999 - 1000 < read < after * 1.001 + 1000
+
+
+@needs_compiler
 def test_a_reading_that_comes_late_or_before_a_calibration_does_not_step_back(clock, library):
     times, old = [], []
     for turn in range(300):
