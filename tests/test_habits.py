@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from mutations import MUTATIONS, TESTS
 from shared import ROOT
 
 from bfcviz.live.memory_limits import available_memory
@@ -73,3 +74,9 @@ def test_banned_words():
             lines = enumerate(data.decode(errors="replace").splitlines(), 1)
             found += [f"{name}:{number}" for number, line in lines if BANNED.search(line)]
     assert found == []
+
+
+def test_each_mutation_fits_the_source_and_its_tests_exist():
+    unfit = [each.rule for each in MUTATIONS if (ROOT / each.file).read_text().count(each.old) != 1]
+    assert unfit == []
+    assert [name for name in TESTS if not (ROOT / name).is_file()] == []

@@ -1,8 +1,6 @@
 """Rules of the heap that the recorded runs here do not show; `python tests/mutations.py` breaks each of them."""
 
 from heaps import BASE, KIB, MIB, Scripted, new_heap
-from mutations import MUTATIONS, TESTS
-from shared import ROOT
 
 from bfcviz.events.log import Reader
 from bfcviz.events.schema import Kind
@@ -12,12 +10,6 @@ def scripted():
     """A sub-allocator that grants all, far apart."""
     starts = iter(range(BASE, 1 << 62, 1 << 32))
     return Scripted(lambda _, num_bytes: (next(starts), num_bytes))
-
-
-def test_each_mutation_fits_the_source_and_its_tests_exist():
-    unfit = [each.rule for each in MUTATIONS if (ROOT / each.file).read_text().count(each.old) != 1]
-    assert unfit == []
-    assert [name for name in TESTS if not (ROOT / name).is_file()] == []
 
 
 def test_the_pool_is_extended_before_free_regions_are_released():
