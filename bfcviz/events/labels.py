@@ -7,9 +7,10 @@ was damaged; therefore each line carries its number.
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
+from itertools import chain
 from threading import RLock
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -26,7 +27,7 @@ MAX_LABEL_BYTES = 1 << 24
 
 SHORTEST_LINE = len(b'{"id":1,"name":""}\n')
 _START = b'{"id":'
-"""Start of a line. JSON escapes quotes inside texts, so it occurs nowhere else."""
+"""Start of a line. JSON escapes quotes inside texts, so it occurs nowhere else but before a detail `id`."""
 
 STACK_DETAILS: Final = frozenset({"stack", "no_stack"})
 """Details that are no facts beside the name: the stack, a frame a line, or why there is none."""
@@ -130,7 +131,12 @@ class Labels:
         Raises:
             ValueError: the line is not a label, or too many are missing before it.
         """
-        entry = parse_file_json(line[max(line.rfind(_START), 0) :])
+        try:
+            entry = parse_file_json(line)
+        except ValueError:
+            if (start := line.rfind(_START)) <= 0:
+                raise
+            entry = parse_file_json(line[start:])
         number = entry.get("id") if isinstance(entry, dict) else None
         if type(number) is not int or not 0 < number <= len(self._names) + most_missing:
             raise ValueError(f"is not label {len(self._names)}")
@@ -144,6 +150,31 @@ class Labels:
                 self._put(len(self._names), "", NO_DETAILS)
             self._put(number, str(name), details)
         return missing
+
+    def add_next_lines(self, lines: Sequence[bytes]) -> bool:
+        """Add lines of a `labels.jsonl`, parsed together: a fifth of the time of `add_line` for each.
+
+        Returns:
+            False if they are not the next labels, one a line, or one is damaged: then none is added.
+        """
+        try:
+            entries = parse_file_json(b"[" + b",".join(lines) + b"]")
+            numbers = [entry["id"] for entry in entries]
+            names = [entry["name"] for entry in entries]
+            details = [entry.get("details", NO_DETAILS) for entry in entries]
+            given = [each for each in details if each is not NO_DETAILS]
+            _expect_label_texts(chain(names, *given, *map(dict.values, given)), "text")
+        except (ValueError, TypeError, KeyError):
+            return False
+        with self._lock:
+            first = len(self._names)
+            is_next = len(entries) == len(lines) and set(map(type, numbers)) <= {int}
+            if not is_next or numbers != list(range(first, first + len(numbers))):
+                return False
+            self._ids = None
+            self._details[first:] = details
+            self._names += names  # last: it makes the labels visible
+        return True
 
     def name(self, number: int) -> str:
         """The name of label `number`; empty for 0."""
@@ -270,7 +301,7 @@ def without_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _expect_label_texts(values: Sequence[object], what: str) -> None:
+def _expect_label_texts(values: Iterable[object], what: str) -> None:
     try:
         together = "".join(values)  # type: ignore[arg-type]
     except TypeError as error:

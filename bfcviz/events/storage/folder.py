@@ -362,8 +362,12 @@ class FolderSource(ArraySource):
         rest = b""
         for data in self._label_file.read(self._label_bytes):
             *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                self._take_line(line)
+            if self.labels.add_next_lines(lines):
+                self._label_bytes += sum(map(len, lines)) + len(lines)
+                self._label_lines += len(lines)
+            else:
+                for line in lines:
+                    self._take_line(line)
             if len(rest) > MAX_LABEL_BYTES or self._label_bytes > MAX_LABELS_BYTES:
                 raise ValueError(
                     "is longer than a label, or the file is longer than a table of labels, may be"

@@ -63,10 +63,14 @@ def test_lines_round_trip(tmp_path_factory, before, after):
             labels.intern(name, **details)
         labels.append_to(None)
         labels.intern("after the end of the file")
-    again = Labels()
-    for line in path.read_bytes().splitlines():
+    again, together = Labels(), Labels()
+    lines = path.read_bytes().splitlines()
+    for line in lines:
         again.add_line(line)
     assert [again[i] for i in range(len(again))] == [labels[i] for i in range(len(again))]
+    assert together.add_next_lines(lines)
+    assert [together[i] for i in range(len(together))] == [labels[i] for i in range(len(again))]
+    assert together.intern("a new name", of="this one") == len(together) - 1
     assert len(again) == len(labels) - ("after the end of the file" not in dict([*before, *after]))
 
 
@@ -152,7 +156,39 @@ def test_what_is_no_table_is_a_value_error(text):
     ],
 )
 def test_a_line_that_is_not_the_next_label_is_a_value_error(entry):
-    labels = Labels()
+    labels, line = Labels(), json.dumps(entry).encode()
     with pytest.raises(ValueError):
-        labels.add_line(json.dumps(entry).encode())
+        labels.add_line(line)
+    assert not labels.add_next_lines([line])
     assert len(labels) == 1
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b'{"id":1,"name":"a"},{"id":2,"name":"b"}'],
+        [b'{"id":1,"name":"a"', b'"details":{}}'],
+        [b'{"id":1,"name":"a', b'b"}'],
+        [b'{"id":1,"name":"a"}', b""],
+        [b'{"id":1,"name":"a"}', b'{"id":1,"name":"a"}'],
+        [b'{"id":2,"name":"a"}', b'{"id":1,"name":"b"}'],
+        [b'{"id":true,"name":"a"}'],
+        [b'{"id":1.0,"name":"a"}'],
+        [b'{"id":1,"name":"\\ud800"}'],
+        [b'{"id":1,"name":"a","details":{"k":"\\ud800"}}'],
+        [b'{"id":1,"name":"a","details":[]}'],
+        [b'{"id":1,"name":"a","details":null}'],
+    ],
+)
+def test_lines_that_are_not_the_next_labels_are_not_added_together(lines):
+    labels = Labels()
+    assert not labels.add_next_lines(lines)
+    assert len(labels) == 1
+
+
+def test_a_detail_named_id_is_not_taken_for_the_start_of_a_line():
+    labels = Labels()
+    line = b'{"id":1,"name":"a","details":{"id":"7"}}'
+    labels.add_line(line)
+    labels.add_line(b'{"id":2,"na{"id":2,"name":"b"}')
+    assert (labels[1], labels[2]) == (Label("a", {"id": "7"}), Label("b", {}))

@@ -11,7 +11,7 @@ from bfcviz.events import labels as labels_module
 from bfcviz.events.labels import Label, Labels
 
 ROWS = [(f"op{number}", {"stack": f"train.py:{number}"} if number % 2 else {}) for number in range(6)]
-WITH = ("intern", "append_to", "add_line")
+WITH = ("intern", "append_to", "add_line", "add_next_lines")
 
 
 def read(path):
@@ -82,6 +82,26 @@ def test_a_reader_that_is_interrupted_takes_the_line_again(tmp_path):
         if not more:
             break
     assert at > 20
+
+
+def test_a_reader_that_is_interrupted_takes_all_lines_again(tmp_path):
+    labels = Labels()
+    with FileIO(tmp_path / "labels.jsonl", "wb") as file:
+        labels.append_to(file)
+        check(labels, ROWS)
+    lines = (tmp_path / "labels.jsonl").read_bytes().splitlines()
+    for at in count(1):
+        again = Labels()
+        more = interrupted(
+            at, lambda again=again: again.add_next_lines(lines), labels_module, guarded=WITH
+        )
+        if more and not again.add_next_lines(lines):
+            for line in lines:
+                again.add_line(line)
+        assert [again[number] for number in range(len(again))] == [labels[n] for n in range(len(labels))]
+        if not more:
+            break
+    assert at > 10
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")

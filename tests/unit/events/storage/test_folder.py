@@ -1,4 +1,4 @@
-"""The files of a recording: what the origin says."""
+"""The files of a recording: what the origin says, and labels."""
 
 import json
 import os
@@ -6,6 +6,8 @@ import os
 import pytest
 
 from bfcviz.errors import FileError
+from bfcviz.events import labels as labels_module
+from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 
 
@@ -33,3 +35,14 @@ def test_an_origin_of_absurd_size(folder):
     os.truncate(folder / "origin.json", 1 << 40)
     with pytest.raises(FileError, match="16777216"):
         Trace.open(folder)
+
+
+def test_labels_are_parsed_many_at_once(tmp_path, monkeypatch):
+    parsed, parse = [], labels_module.parse_file_json
+    with Recording(tmp_path / "run") as recording:
+        for number in range(5000):
+            recording.labels.intern(f"name {number}", shape=f"[{number}]")
+    monkeypatch.setattr(labels_module, "parse_file_json", lambda *text: parsed.append(1) or parse(*text))
+    trace = Trace.open(recording.folder)
+    assert trace.labels.to_json() == recording.labels.to_json()
+    assert len(parsed) < 10
