@@ -95,7 +95,7 @@ class IndexEntry(NamedTuple):
 
     Attributes:
         notable: the OOMs and marks; None: they are too many.
-        named: numbers of the labels that events have, ascending, without 0; None: not known.
+        named: numbers of the labels that events have, ascending, without 0; None: not known, or not kept.
     """
 
     pools: list[PoolIndexEntry]
@@ -104,9 +104,9 @@ class IndexEntry(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """Bytes of memory, without `named`."""
         of_pools = sum(pool.rows.nbytes + pool.labels.nbytes for pool in self.pools)
-        return of_pools + sum(each.nbytes for each in (self.notable, self.named) if each is not None)
+        return of_pools + (0 if self.notable is None else self.notable.nbytes)
 
 
 class IndexBuilder:
@@ -458,7 +458,10 @@ def _index_entry_steps(entry: IndexEntry) -> range:
 
 
 _MOST_ENTRIES: Final = 1 << 29
-"""Bytes of all entries in memory: 25 kB for 262,144 events of one heap, where few are notable."""
+"""Bytes of all entries in memory: 25 kB for 262,144 events of one heap, where few are notable; without `named`."""
+
+_MOST_NAMED: Final = 1 << 28
+"""Bytes of `named` of all entries: up to 1 MiB in each where labels never repeat. Later ones are not kept."""
 
 
 def _decoded_index_entries(trace: Trace, stored: list[bytes] | None) -> list[IndexEntry] | None:
@@ -466,13 +469,16 @@ def _decoded_index_entries(trace: Trace, stored: list[bytes] | None) -> list[Ind
     stored = trace.index_entries() if stored is None else stored
     if not stored:
         return None
-    entries, stop, nbytes = [], trace.first, 0
+    entries, stop, nbytes, of_named = [], trace.first, 0, 0
     for each in stored:
         try:
             entry = decoded_index_entry(each, len(trace.origin.pools))
         except TraceError:
             return None
         start, stop = stop, int(entry.pools[0].rows["step"].max(initial=0))
+        if entry.named is not None:
+            of_named += entry.named.nbytes
+            entry = entry if of_named <= _MOST_NAMED else entry._replace(named=None)
         nbytes += entry.nbytes
         is_next = start < stop <= len(trace)
         if nbytes > _MOST_ENTRIES or not is_next or not _is_whole(entry, start, stop, trace):

@@ -259,6 +259,20 @@ def test_named_labels_that_do_not_exist_are_harmless(busy_file):
     assert index.ranges_with(wanted, 5, len(saved)) == [range(5, index._named[0][0].start)]
 
 
+def test_blocks_with_many_labels_leave_room_for_the_rest_of_the_index(busy_file, monkeypatch):
+    saved, wanted = Trace.open(busy_file), EventFilter(text="layer_3")
+    expected = reads_of(saved, wanted)[0]
+    entries = [decoded_index_entry(entry, 1) for entry in saved.index_entries()]
+    rest = sum(each.pools[0].rows.nbytes + each.pools[0].labels.nbytes + each.notable.nbytes for each in entries)
+    monkeypatch.setattr(trace_index, "_MOST_ENTRIES", rest)
+    monkeypatch.setattr(trace_index, "_MOST_NAMED", entries[0].named.nbytes)
+    again = Trace.open(busy_file)
+    found, read = reads_of(again, wanted)
+    assert found == expected
+    assert index_of(again).knows_holders
+    assert len(read) >= len(entries) - 1  # only of the first block it is known which labels it has
+
+
 def test_what_is_stored_is_read_once(busy_file):
     saved, read = Trace.open(busy_file), []
     entries = saved.index_entries()
