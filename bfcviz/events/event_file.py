@@ -34,6 +34,7 @@ LAST_LOOK: Final = 4096
 
 _MOST_SLOTS: Final = 1 << 23  # 8 TiB: a file with holes can claim any size for nothing
 _SLOT_BYTES: Final = SLOT * RECORD
+_FAR: Final = 1 << 33  # a place in any file system with holes
 _PUNCH: Final = 3  # FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of linux/falloc.h
 
 
@@ -91,17 +92,17 @@ class EventFile:
         """Take it that a window lies in a slot, instead of `find_windows`; a wrong place shows no event."""
         self.slots[window] = slot
 
-    def find_end(self, known: int) -> int:
+    def find_end(self, known: int, most_lost: int = 0) -> int:
         """The number of events in the file, of which the first `known` were read before, or are packed.
 
-        Valid records are a prefix (see `EventLog`), so few are read to find its end. The last ones are then checked one
+        Up to `most_lost` after them may be lost. Valid records are a prefix (see `EventLog`), so few are read to find its end. The last ones are then checked one
         by one, because the valid records of a damaged file may not be a prefix.
 
         Raises:
             OSError: it cannot be read.
         """
         self.find_windows()
-        low = known
+        low = known = self.skip_lost(known, most_lost)
         while self._is_there((window_end := low - low % SLOT + SLOT) - 1):
             low = window_end
         high = window_end - 1
@@ -110,6 +111,17 @@ class EventFile:
             low, high = (middle + 1, high) if self._is_there(middle) else (low, middle)
         start = max(known, low - LAST_LOOK)
         return start + self.copy_into(np.empty(low - start, EVENT), start)
+
+    def skip_lost(self, known: int, most: int) -> int:
+        """The first event from `known` on in a window that `find_windows` found, if up to `most` before it are lost.
+
+        A drain frees the windows that it has packed, and what it packed may be damaged. Else `known`.
+        """
+        window, last = known // SLOT, (known + most) // SLOT
+        later = [each for each in self.slots if window < each <= last]
+        if not later or window in self.slots or self._is_there(known):
+            return known
+        return min(later) * SLOT
 
     def read(self, start: int, stop: int) -> Events:
         """The records in the places of the events [start, stop), which `find_end` has found.
@@ -223,3 +235,8 @@ def free_space(fd: int, start: int, num_bytes: int) -> bool:
         return False
     punch.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
     return bool(punch(fd, _PUNCH, start, num_bytes) == 0)
+
+
+def can_free_space(fd: int) -> bool:
+    """Whether the file system has holes. Frees a page far behind the end of the file, which changes nothing."""
+    return free_space(fd, _FAR, 4096)

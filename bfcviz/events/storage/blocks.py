@@ -39,7 +39,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
 from bfcviz.events.schema import Events, copied, joined
 from bfcviz.events.storage.block_codec import CODED, MOST_EVENTS, DamagedBlock, EventCodec
-from bfcviz.events.storage.files import OpenFile, end_of_hole, reading_file
+from bfcviz.events.storage.files import OpenFile, end_of_hole, next_header, reading_file
 from bfcviz.events.storage.label_file import MAX_LABELS_TEXT, pack_labels, unpack_labels
 
 MAGIC: Final = b"\x89BFCviz\n"
@@ -225,10 +225,6 @@ def _unpacked_block_streams(payload: bytes, count: int) -> list[NDArray[np.uint6
 # ------------------------------------------------------------------------------
 # Find the sections of a file.
 
-_LEAST_LOOK: Final = 1 << 12
-_MOST_LOOK: Final = 1 << 20
-"""Bytes that are read at once to find a header: few at first, as a file may have damage before every section."""
-
 
 def sections_of(file: OpenFile, start: int = 0) -> Iterator[Section]:
     """The whole sections of a file from byte `start` on; reads their headers only.
@@ -236,32 +232,27 @@ def sections_of(file: OpenFile, start: int = 0) -> Iterator[Section]:
     Where a header is damaged the next good one is searched. An incomplete section at the end is left out.
     """
     size = os.fstat(file.fd).st_size
+    return (found for found in _intact_sections(file, start, size) if found.end <= size)
+
+
+def append_place(file: OpenFile, start: int) -> int:
+    """Where a section can be appended: the end of the file, or where one begins that was not written to its end."""
+    size = os.fstat(file.fd).st_size
+    return next((found.start for found in _intact_sections(file, start, size) if found.end > size), size)
+
+
+def _intact_sections(file: OpenFile, start: int, size: int) -> Iterator[Section]:
     while start + HEADER.size <= size:
         found = _section_at(file.read_at(start, HEADER.size), start)
         if found is None:
-            start = _next_header(file, start + 1)
-        elif found.end > size:
-            return
+            start = next_header(file, start + 1, MAGIC, HEADER.size, _is_section)
         else:
             yield found
             start = found.end
 
 
-def _next_header(file: OpenFile, start: int) -> int:
-    """Where the next intact header begins, from byte `start` on; the end of the file if there is none."""
-    look = _LEAST_LOOK
-    while data := file.read_at(start, look):
-        place = data.find(MAGIC)
-        while place >= 0:
-            header = data[place : place + HEADER.size]
-            if len(header) < HEADER.size:
-                header = file.read_at(start + place, HEADER.size)
-            if _section_at(header, start + place) is not None:
-                return start + place
-            place = data.find(MAGIC, place + 1)
-        start += max(len(data) - len(MAGIC) + 1, 1)
-        look = min(2 * look, _MOST_LOOK)
-    return start + len(MAGIC)
+def _is_section(header: bytes) -> bool:
+    return _section_at(header, 0) is not None
 
 
 # ------------------------------------------------------------------------------
@@ -440,10 +431,15 @@ class BlockFile(_BlockReader):
         """Where the next block begins, in bytes."""
         return self._sections[-1].end if self._sections else 0
 
+    @property
+    def _place(self) -> int:
+        """Where new blocks are looked for, in bytes."""
+        return max(self.end, end_of_hole(self._file.fd))
+
     def refresh(self) -> None:
         """Look for new blocks."""
         with self._lock, reading_file(self.path):
-            found = sections_of(self._file, max(self.end, end_of_hole(self._file.fd)))
+            found = sections_of(self._file, self._place)
             for each in _limited_block_sections(self.path, found, len(self._sections), self._events):
                 if each.kind == EVENTS and each.first >= self.stop:
                     self._sections.append(each)
@@ -451,6 +447,25 @@ class BlockFile(_BlockReader):
             self._is_cut = self._file.read_at(0, len(MAGIC)) == bytes(len(MAGIC))
             if self._is_cut:
                 self._drop_before(end_of_hole(self._file.fd))  # a drain may have freed more meanwhile
+
+    @property
+    def lost(self) -> int:
+        """Events between the blocks: those of blocks with a damaged header."""
+        stops = [self.first, *(each.stop for each in self._sections)]
+        return sum(each.first - stop for each, stop in zip(self._sections, stops, strict=False))
+
+    @property
+    def most_lost(self) -> int:
+        """Events that may have been in blocks behind the last one that can be read: their headers are damaged."""
+        with reading_file(self.path):
+            rest = os.fstat(self._file.fd).st_size - self.end
+        return rest // (HEADER.size + _LEAST_PAYLOAD) * MOST_EVENTS
+
+    @property
+    def append_place(self) -> int:
+        """Where the next block can be written, in bytes: over one that is not whole, and behind all damage."""
+        with reading_file(self.path):
+            return append_place(self._file, self._place)
 
     @property
     def undescribed(self) -> int | None:

@@ -103,13 +103,13 @@ class Drain:
             self._out.close()
             raise FileError(folder, "", "is being packed by another process")
         known = BlockFile(folder / BLOCKS_FILE)
-        self.packed = known.stop
-        os.ftruncate(fd, known.end)  # a drain that was killed may have left a part of a block
-        os.lseek(fd, known.end, os.SEEK_SET)
+        self.packed, self._most_lost, end = known.stop, known.most_lost, known.append_place
+        os.ftruncate(fd, end)  # a drain that was killed may have left a part of a block
+        os.lseek(fd, end, os.SEEK_SET)
         self._memory = memory or DrainMemory()
         # The describer needs all events before a block: a second drain stores none.
         pools = len(read_origin(folder).origin.pools)
-        self._describe = None if make_describe is None or self.packed else make_describe(pools)
+        self._describe = None if make_describe is None or end else make_describe(pools)
         self.undescribed: int | None = None
         self._keyframes = known.keyframe_places()
         self._unwritten: _DrainedBlock | None = None
@@ -132,7 +132,8 @@ class Drain:
             return has_ended
         try:
             file = EventFile(path)
-            end = file.find_end(self.packed)
+            end = file.find_end(self.packed, self._most_lost)
+            self.packed = file.skip_lost(self.packed, self._most_lost)
             while self.packed + (1 if has_ended else MOST_EVENTS) <= end:
                 if not self._pack(file, min(self.packed + MOST_EVENTS, end)):
                     return True

@@ -5,7 +5,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from math import isfinite
@@ -91,6 +91,38 @@ class OpenFile:
         while done < len(into) and (read := os.preadv(self.fd, [into[done:].data], start + done)):
             done += read
         return done
+
+
+_LEAST_LOOK: Final = 1 << 12
+_MOST_LOOK: Final = 1 << 20
+"""Bytes that are read at once to find a header: few at first, as a file may have damage before every header."""
+
+
+def next_header(
+    file: OpenFile, start: int, magic: bytes, num_bytes: int, is_intact: Callable[[bytes], bool]
+) -> int:
+    """Where the next intact header begins, from byte `start` on; the end of the file if there is none.
+
+    Args:
+        file: an open file.
+        start: of the search.
+        magic: how a header begins.
+        num_bytes: of a header.
+        is_intact: whether so many bytes, which begin with `magic`, are a header.
+    """
+    look = _LEAST_LOOK
+    while data := file.read_at(start, look):
+        place = data.find(magic)
+        while place >= 0:
+            header = data[place : place + num_bytes]
+            if len(header) < num_bytes:
+                header = file.read_at(start + place, num_bytes)
+            if is_intact(header):
+                return start + place
+            place = data.find(magic, place + 1)
+        start += max(len(data) - len(magic) + 1, 1)
+        look = min(2 * look, _MOST_LOOK)
+    return start + len(magic)
 
 
 def end_of_hole(fd: int) -> int:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from io import FileIO
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -29,6 +30,7 @@ from bfcviz.events.event_file import EventFile
 from bfcviz.events.event_source import BLOCK, ArraySource, Fault
 from bfcviz.events.labels import MAX_LABEL_BYTES, SHORTEST_LINE, Labels, without_surrogates
 from bfcviz.events.log import EVENTS_FILE as EVENTS_FILE
+from bfcviz.events.log_memory import SLOT
 from bfcviz.events.origin import KEEP_BYTES, MAX_ORIGIN_BYTES, THREADS, Origin, Status, origin_from_json
 from bfcviz.events.process_memory import SAMPLE_FILES, read_samples
 from bfcviz.events.schema import EVENT, Events, joined
@@ -217,6 +219,7 @@ class FolderSource(ArraySource):
         self._label_bytes = 0  # of them read so far
         self._label_lines = 0
         self._missing_names = 0
+        self._lost = 0  # events that were packed, in blocks with a damaged header
         self._bad_line = ""  # the first damaged line, and the damage
         self._labels_broken = False
         self._damage: tuple[str, ...] = ()
@@ -257,18 +260,20 @@ class FolderSource(ArraySource):
         packed = self._find_blocks()
         if not os.path.lexists(path):
             self.length = max(self.length, self._find_blocks())
+            self._lost = self._lost_of_blocks
             return 0  # the writer did not create the file yet, or was killed before; or all events are packed
         with reading_file(path):
             file = EventFile(path, self._file)
             records = file.num_records
             if packed < self.length and records < file.extent_of(self.length):
                 self.degrade(f"{EVENTS_FILE} became shorter: of {self.length} events {records} can be read")
-            length = file.find_end(max(self.length, packed))
+            length = file.find_end(max(self.length, packed), self._most_lost)
             # A drain may have freed slots meanwhile, so that the search ended there.
             while (more := self._find_blocks()) > packed:
                 packed = more
-                length = file.find_end(max(self.length, packed))
+                length = file.find_end(max(self.length, packed), self._most_lost)
             self.length = length
+            self._lost = self._lost_of_blocks + file.skip_lost(packed, self._most_lost) - packed
             self._file = file
             return 0 if self.following else file.tail_bytes(self.length, MAX_TAIL)
 
@@ -289,6 +294,14 @@ class FolderSource(ArraySource):
     def _packed(self) -> int:
         return 0 if self._blocks is None else self._blocks.stop
 
+    @property
+    def _lost_of_blocks(self) -> int:
+        return 0 if self._blocks is None else self._blocks.lost
+
+    @property
+    def _most_lost(self) -> int:
+        return 0 if self._blocks is None else self._blocks.most_lost
+
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
         """The last keyframe at or before `step` that is stored with packed events."""
         return None if self._blocks is None else self._blocks.keyframe_before(step)
@@ -305,6 +318,20 @@ class FolderSource(ArraySource):
         if len(events) < stop - start:
             self._raise(Fault(start + len(events), _GONE))
         return events
+
+    def _fault_in(self, start: int, stop: int) -> Fault | None:
+        try:
+            return super()._fault_in(start, stop)
+        except FileError:
+            pass  # it checked whole blocks of events; what is lost begins and ends with a slot
+        for at in (start, *range(start - start % SLOT + SLOT, stop, SLOT)):
+            try:
+                fault = self._check(at, min(at - at % SLOT + SLOT, stop))
+            except FileError as error:
+                return Fault(at, f"cannot be read: {error.place}: {error.cause}")
+            if fault is not None:
+                return fault
+        return None
 
     def _check(self, start: int, stop: int) -> Fault | None:
         there = start + len(self._part(start, stop))
@@ -356,7 +383,7 @@ class FolderSource(ArraySource):
         """The highest number of a label in all events."""
         starts = range(self.first, self.length, BLOCK)
         parts = (self._part(start, min(start + BLOCK, self.length))["label"] for start in starts)
-        return max((int(part.max(initial=0)) for part in parts), default=0)
+        return max((int(part.max()) for part in takewhile(len, parts)), default=0)
 
     def _take_lines(self) -> bytes:
         rest = b""
@@ -430,7 +457,8 @@ class FolderSource(ArraySource):
             reasons = (*reasons, *dropping)
             gaps = details.get("known_gaps")
             details["known_gaps"] = [*(gaps if isinstance(gaps, list) else []), *dropping]
-        damage = (*self._label_damage(), *self._damage)
+        lost = (f"{self._lost:,} events are damaged and cannot be read",) if self._lost else ()
+        damage = (*self._label_damage(), *lost, *self._damage)
         if damage:
             status = Status.DEGRADED
         self.origin = replace(origin, status=status, reasons=(*reasons, *damage), details=details)

@@ -23,12 +23,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bfcviz.errors import TraceError
-from bfcviz.events.event_file import free_space
+from bfcviz.events.event_file import can_free_space, free_space
 from bfcviz.events.labels import MAX_LABEL_BYTES, Labels
 from bfcviz.events.storage.files import (
     MAX_JSON_VALUES,
     PRIVATE_FILE,
     OpenFile,
+    end_of_hole,
+    next_header,
     num_values,
     open_regular,
     reading_file,
@@ -65,11 +67,15 @@ class LabelFile:
         self._folder = folder
         self._pieces: list[LabelPiece] = []
         self._packed: OpenFile | None = None
+        self._next = 0  # where the next piece is looked for
 
     @property
     def end(self) -> int:
-        """Where the last whole piece ends in the packed file."""
-        return self._pieces[-1].at + self._pieces[-1].packed if self._pieces else 0
+        """Where the next piece can be written in the packed file: over one that is not whole, and behind all damage."""
+        if self._packed is None:
+            return 0
+        size = os.fstat(self._packed.fd).st_size
+        return size if self._piece_at(self._packed, self._next) is None else self._next
 
     @property
     def stop(self) -> int:
@@ -89,21 +95,33 @@ class LabelFile:
                 start += len(part)
 
     def refresh(self) -> None:
-        """Look for new pieces."""
+        """Look for new pieces. Behind a damaged header the next good one is searched."""
         path = self._folder / PACKED_LABELS_FILE
         if self._packed is None and path.is_file():
             self._packed = OpenFile(path)
-        while self._packed is not None and (piece := self._piece_at(self._packed, self.end)) is not None:
-            self._pieces.append(piece)
+        while self._packed is not None and self._next + _HEADER.size <= (
+            size := os.fstat(self._packed.fd).st_size
+        ):
+            piece = self._piece_at(self._packed, self._next)
+            if piece is None:
+                found = next_header(self._packed, self._next + 1, _MAGIC, _HEADER.size, self._is_header)
+                self._next = min(found, size - _HEADER.size + 1)  # more of a header may come
+            elif piece.at + piece.packed > size:
+                return
+            else:
+                self._pieces.append(piece)
+                self._next = piece.at + piece.packed
 
     def _part(self, file: FileIO, start: int) -> bytes:
         """Bytes from a place on: the rest of a piece, or what the first file has there."""
         size = _PIECE
         if start < self.stop:
-            piece = self._pieces[bisect_right(self._pieces, start, key=lambda piece: piece.first) - 1]
-            if lines := self._unpacked(piece):
+            number = bisect_right(self._pieces, start, key=lambda piece: piece.stop)
+            piece = self._pieces[number]
+            if start >= piece.first and (lines := self._unpacked(piece)):
                 return lines[start - piece.first :]
-            size = min(size, piece.stop - start)  # it is damaged: the next one may be whole
+            # It is damaged, or the header of the one before it: the next one may be whole.
+            size = min(size, (piece.stop if start >= piece.first else piece.first) - start)
         file.seek(start)
         part = file.read(size) or b""  # /proc/kmsg has none for now
         if b"\0" in part and start >= self.stop:
@@ -126,16 +144,20 @@ class LabelFile:
         return lines if is_whole else b""
 
     def _piece_at(self, file: OpenFile, place: int) -> LabelPiece | None:
-        """The piece that begins at a place of the packed file; None where it is not whole, or none."""
+        """The piece whose header is at a place of the packed file; it may not be whole. None: there is none."""
         data = file.read_at(place, _HEADER.size)
-        if len(data) < _HEADER.size or not data.startswith(_MAGIC):
+        if not self._is_header(data):
             return None
-        _, first, size, packed, checksum, check = _HEADER.unpack(data)
-        is_next = first == self.stop and _PAGE <= size <= _MOST and 0 < packed <= _MOST
-        end = place + _HEADER.size + packed
-        if check != zlib.crc32(data[:-4]) or not is_next or os.fstat(file.fd).st_size < end:
-            return None
+        _, first, size, packed, checksum, _ = _HEADER.unpack(data)
         return LabelPiece(first, first + size, place + _HEADER.size, packed, checksum)
+
+    def _is_header(self, data: bytes) -> bool:
+        """Whether bytes are the header of a piece behind those that are known."""
+        if len(data) < _HEADER.size or not data.startswith(_MAGIC):
+            return False
+        _, first, size, packed, _, check = _HEADER.unpack(data)
+        is_possible = first >= self.stop and _PAGE <= size <= _MOST and 0 < packed <= _MOST
+        return is_possible and check == zlib.crc32(data[:-4])
 
 
 class LabelPacker:
@@ -156,12 +178,12 @@ class LabelPacker:
         """
         path = self._folder / LABELS_FILE
         while self._can_free and path.stat().st_size - self._stop >= _LEAST:
-            lines = self._lines(path)
-            if not lines:
-                return
-            self._write(lines)
             fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
+                self._can_free = can_free_space(fd)  # looked at first: else the piece is useless
+                if not self._can_free or not (lines := self._lines(path)):
+                    return
+                self._write(lines)
                 self._can_free = free_space(fd, 0, self._stop // _PAGE * _PAGE)
             finally:
                 os.close(fd)
@@ -188,7 +210,11 @@ class LabelPacker:
         known.refresh()
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._out = FileIO(os.open(self._folder / PACKED_LABELS_FILE, flags, PRIVATE_FILE), "r+b")
-        self._stop, self._end = known.stop, known.end
+        with open_regular(
+            self._folder / LABELS_FILE
+        ) as file:  # lines that were freed may be in a damaged piece
+            self._stop = max(known.stop, end_of_hole(file.fileno()))
+        self._end = known.end
         self._out.truncate(self._end)  # a drain that was killed may have left a part of a piece
 
     def _write(self, lines: bytes) -> None:

@@ -225,11 +225,11 @@ def test_space_that_is_freed_during_the_search_for_the_end_hides_no_event(
         write(heap, 4 * SLOT)
         search, found = EventFile.find_end, []
 
-        def freed_before_the_first_search(self, known):
+        def freed_before_the_first_search(self, *known):
             if not found:
                 found.append(0)
                 drain.step()
-            found.append(search(self, known))
+            found.append(search(self, *known))
             return found[-1]
 
         monkeypatch.setattr(EventFile, "find_end", freed_before_the_first_search)

@@ -92,9 +92,7 @@ def test_a_reader_that_is_interrupted_takes_all_lines_again(tmp_path):
     lines = (tmp_path / "labels.jsonl").read_bytes().splitlines()
     for at in count(1):
         again = Labels()
-        more = interrupted(
-            at, lambda again=again: again.add_next_lines(lines), labels_module, guarded=WITH
-        )
+        more = interrupted(at, lambda again=again: again.add_next_lines(lines), labels_module, guarded=WITH)
         if more and not again.add_next_lines(lines):
             for line in lines:
                 again.add_line(line)

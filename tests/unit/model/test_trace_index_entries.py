@@ -263,7 +263,9 @@ def test_blocks_with_many_labels_leave_room_for_the_rest_of_the_index(busy_file,
     saved, wanted = Trace.open(busy_file), EventFilter(text="layer_3")
     expected = reads_of(saved, wanted)[0]
     entries = [decoded_index_entry(entry, 1) for entry in saved.index_entries()]
-    rest = sum(each.pools[0].rows.nbytes + each.pools[0].labels.nbytes + each.notable.nbytes for each in entries)
+    rest = sum(
+        each.pools[0].rows.nbytes + each.pools[0].labels.nbytes + each.notable.nbytes for each in entries
+    )
     monkeypatch.setattr(trace_index, "_MOST_ENTRIES", rest)
     monkeypatch.setattr(trace_index, "_MOST_NAMED", entries[0].named.nbytes)
     again = Trace.open(busy_file)

@@ -14,7 +14,10 @@ from bfcviz.errors import FileError
 from bfcviz.events import event_file
 from bfcviz.events.origin import Status
 from bfcviz.events.storage import drain as drain_module
+from bfcviz.events.log_memory import SLOT
+from bfcviz.events.storage.blocks import sections_of
 from bfcviz.events.storage.drain import Drain
+from bfcviz.events.storage.files import OpenFile
 from bfcviz.events.storage.folder import BLOCKS_FILE, EVENTS_FILE
 from bfcviz.events.storage.label_file import LABELS_FILE, PACKED_LABELS_FILE
 from bfcviz.events.storage.recording import Recording
@@ -157,6 +160,45 @@ def test_damaged_events_stay_where_they_are(recording):
     assert drain.packed == SIZE
     with pytest.raises(FileError):
         Trace.open(recording.folder).read(SIZE, 2 * SIZE)
+
+
+@pytest.mark.parametrize("hit", [0, 1, 2])
+def test_a_damaged_header_loses_its_block_only(recording, hit, monkeypatch):
+    """Also that of the last block: another drain leaves what it cannot read, and goes on behind it."""
+    monkeypatch.setattr(drain_module, "MOST_EVENTS", SLOT)
+    events = fabricate(5 * SLOT + 9)
+    recording.events_path.write_bytes(events[: 3 * SLOT + 5].tobytes())
+    drain = Drain(recording.folder, describe)
+    drain.step()
+    drain.close()
+    path = recording.folder / BLOCKS_FILE
+    data = bytearray(path.read_bytes())
+    data[[*sections_of(OpenFile(path))][hit].start + 20] ^= 0x41
+    path.write_bytes(data)
+    trace = Trace.open(recording.folder)
+    assert len(trace) == 3 * SLOT + 5
+    with recording.events_path.open("r+b") as file:
+        file.seek(3 * SLOT * 64)
+        file.write(events[3 * SLOT :].tobytes())
+    recording._count = lambda: len(events)
+    recording.close()
+    drain = Drain(recording.folder, describe)
+    drain.step()
+    drain.close()
+    assert path.read_bytes().startswith(data)
+    assert not recording.events_path.exists()
+    trace.refresh()
+    for found in (trace, Trace.open(recording.folder)):
+        assert len(found) == len(events)
+        assert found.origin.status is Status.DEGRADED
+        assert f"{SLOT:,} events are damaged" in found.origin.reasons[-1]
+        start, stop = hit * SLOT, (hit + 1) * SLOT
+        assert np.array_equal(found.read(0, start), events[:start])
+        assert np.array_equal(found.read(stop, len(events)), events[stop:])
+        with pytest.raises(FileError, match="damaged"):
+            found.read(start, start + 1)
+    checked = Trace.open(recording.folder, check=True)
+    assert (len(checked), checked.origin.status) == (hit * SLOT, Status.DEGRADED)
 
 
 def test_a_full_disk_ends_nothing(recording, monkeypatch):

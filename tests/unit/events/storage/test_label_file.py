@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import bfcviz
 from bfcviz.errors import FileError
+from bfcviz.events import event_file
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Pool, Status
 from bfcviz.events.storage import drain as drain_module
@@ -138,12 +139,10 @@ def test_a_piece_that_is_damaged_loses_its_names_only(tmp_path):
         assert len(found) == len(whole)
         assert found.lstrip(b"\0") == whole[len(whole) - len(found.lstrip(b"\0")) :]
         assert found.count(b"\0") > 0
-        data[20] ^= 255  # a header: nothing behind it is found
-        (tmp_path / PACKED_LABELS_FILE).write_bytes(data)
-        assert read(LabelFile(tmp_path), 0).count(b"\0") > 0
 
 
-def test_a_damaged_piece_leaves_those_behind_it(tmp_path, monkeypatch):
+@pytest.mark.parametrize("place", [20, 60])  # of the header, of the packed lines
+def test_a_damaged_piece_leaves_those_behind_it(tmp_path, monkeypatch, place):
     monkeypatch.setattr(label_file, "_PIECE", 1 << 20)  # a read has many pieces
     with FileIO(tmp_path / LABELS_FILE, "wb") as file:
         labels, packer, ends = Labels(), LabelPacker(tmp_path), []
@@ -156,13 +155,55 @@ def test_a_damaged_piece_leaves_those_behind_it(tmp_path, monkeypatch):
         packer.close()
     whole = read(LabelFile(tmp_path), 0)
     data = bytearray((tmp_path / PACKED_LABELS_FILE).read_bytes())
-    data[60] ^= 255
+    data[place] ^= 255
     (tmp_path / PACKED_LABELS_FILE).write_bytes(data)
     first, *others = ends[1:] if ends[0] == 0 else ends
     assert len(others) > 3
     found = read(LabelFile(tmp_path), 0)
     assert found[first:] == whole[first:]
     assert b"name" not in found[: first // PAGE * PAGE]
+
+
+@pytest.mark.parametrize("hit", [0, 1, -1])
+def test_another_drain_cuts_nothing_off_behind_a_damaged_header(tmp_path, hit):
+    with FileIO(tmp_path / LABELS_FILE, "wb") as file:
+        labels, packer, starts = Labels(), LabelPacker(tmp_path), []
+        labels.append_to(file)
+        for number in range(4000):
+            if number == 2000:
+                packer.close()
+                path = tmp_path / PACKED_LABELS_FILE
+                data, cut = bytearray(path.read_bytes()), int(path.stat().st_size)
+                data[starts[hit] + 20] ^= 255
+                path.write_bytes(data)
+                follower, packer = LabelFile(tmp_path), LabelPacker(tmp_path)
+                seen = read(follower, 0)
+            labels.intern(f"name {number}")
+            place = packer._end
+            packer.pack()
+            if packer._end > place:
+                starts.append(place)
+        packer.close()
+        assert path.read_bytes()[:cut] == data
+        seen += read(follower, len(seen))
+        assert seen == read(LabelFile(tmp_path), 0)
+        found = [line for line in seen.split(b"\n") if line.startswith(b'{"id":') and line.endswith(b"}")]
+        lost = len(labels) - 1 - len(found)
+        assert 0 < lost < 1000
+        assert len({*found}) == len(found)
+
+
+def test_nothing_is_packed_where_lines_cannot_be_freed(tmp_path, monkeypatch):
+    for module in (event_file, label_file):
+        monkeypatch.setattr(module, "free_space", lambda *_: False)
+    with FileIO(tmp_path / LABELS_FILE, "wb") as file:
+        labels, packer = Labels(), LabelPacker(tmp_path)
+        labels.append_to(file)
+        for number in range(2000):
+            labels.intern(f"name {number}")
+        packer.pack()
+        packer.close()
+    assert not (tmp_path / PACKED_LABELS_FILE).exists()
 
 
 def test_pieces_that_no_drain_writes_are_not_read(tmp_path):
@@ -175,4 +216,4 @@ def test_pieces_that_no_drain_writes_are_not_read(tmp_path):
     assert read(LabelFile(tmp_path), 0) == bytes(PAGE)
     known = LabelFile(tmp_path)
     known.refresh()
-    assert known.end == 0
+    assert known.stop == 0
