@@ -95,8 +95,9 @@ class EventFile:
     def find_end(self, known: int, most_lost: int = 0) -> int:
         """The number of events in the file, of which the first `known` were read before, or are packed.
 
-        Up to `most_lost` after them may be lost. Valid records are a prefix (see `EventLog`), so few are read to find its end. The last ones are then checked one
-        by one, because the valid records of a damaged file may not be a prefix.
+        Up to `most_lost` after them may be lost. Valid records are a prefix (see `EventLog`), so few are read to find
+        its end. The last ones are then checked one by one, because the valid records of a damaged file may not be a
+        prefix.
 
         Raises:
             OSError: it cannot be read.

@@ -12,9 +12,9 @@ from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import FileError
 from bfcviz.events import event_file
+from bfcviz.events.log_memory import SLOT
 from bfcviz.events.origin import Status
 from bfcviz.events.storage import drain as drain_module
-from bfcviz.events.log_memory import SLOT
 from bfcviz.events.storage.blocks import sections_of
 from bfcviz.events.storage.drain import Drain
 from bfcviz.events.storage.files import OpenFile
