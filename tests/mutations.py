@@ -38,7 +38,7 @@ TESTS = [
     )
 ]
 PATIENCE_S = 60  # of processor time of one run; a rule that keeps a loop from ending is noticed, too
-LONGEST_S = 600  # of a run: one that waits for a lock uses no processor
+LONGEST_S = 200  # of a run: one that waits for a lock uses no processor
 
 HEAP, CHUNKS = "bfcviz/allocator/heap.py", "bfcviz/allocator/chunks.py"
 NATIVE, BFC, MAP = "bfcviz/native.py", "bfcviz/allocator/bfc.py", "bfcviz/allocator/queries.py"

@@ -1,6 +1,6 @@
 """Rules of the heap that the recorded runs here do not show; `python tests/mutations.py` breaks each of them."""
 
-from heaps import BASE, KIB, MIB, Scripted, new_heap
+from heaps import BASE, GIB, KIB, MIB, Scripted, new_heap
 
 from bfcviz.events.log import Reader
 from bfcviz.events.schema import Kind
@@ -26,6 +26,13 @@ def test_what_is_available_is_rounded_down():
     heap.allocate(KIB)
     assert source.asked == [(256, MIB)]
     assert heap.try_allocate(MIB - KIB + 1) is None
+
+
+def test_the_back_off_is_in_single_precision():
+    source = Scripted(lambda _, num_bytes: (BASE, num_bytes) if num_bytes < 16 * GIB else None)
+    new_heap(16 * GIB, source).allocate(KIB)
+    # Nine tenths are 15,461,882,265.6 bytes, rounded up to 15,461,882,368.
+    assert source.asked == [(256, 16 * GIB), (256, 15_461_881_856)]
 
 
 def test_the_pool_counts_what_was_received():
