@@ -3,6 +3,9 @@
 Builds a copy of the source with GCC's AddressSanitizer, or with its ThreadSanitizer, and runs the tests of the compiled
 parts and some rounds of the soak on it. Python itself is as it is: what is found is in our own code, or in a call from
 there. Prints each report, and a table. Exit status: 1 if a test failed or a report was written.
+
+`python tests/sanitizers.py thread --planted` shows that a race is found: in the copy a free reads after it has unlocked
+the heap. Exit status: 1 if there is no report.
 """
 
 import argparse
@@ -40,6 +43,12 @@ for number in range(int(sys.argv[2])):
         print(number, soak.case(number, random.Random(f"soak:0:{number}"), folder))
         shutil.rmtree(folder.parent)
 """
+_DUE = "        due = self.page_ages.due(self.space.bytes_in_use, self.space.log.time)\n"
+_UNLOCK = "        native.spin_unlock(self.lock)\n"
+PLANTED = ("bfcviz/allocator/heap.py", _DUE + _UNLOCK, _UNLOCK + _DUE)
+"""A race: the source, what stands there once, and what replaces it."""
+
+RACING = "tests/unit/allocator/test_threads.py::test_threads_through_c_pointers"
 REPORT = re.compile(r"^(?:WARNING: ThreadSanitizer|==\d+==ERROR: AddressSanitizer)", re.MULTILINE)
 
 
@@ -80,7 +89,12 @@ def main():
     parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], help="default: both")
     parser.add_argument("--tests", nargs="+", default=TESTS, help="these files instead")
     parser.add_argument("--soak", type=int, default=70, help="rounds of the soak (default: 70)")
+    parser.add_argument("--planted", action="store_true", help="plant a race, which must be reported")
     asked = parser.parse_args()
+    if asked.planted:
+        reports = run("thread", [RACING], 0, PLANTED)[4]
+        print(f"{reports} reports of the planted race")
+        return int(not reports)
     rows = [run(kind, asked.tests, asked.soak) for kind in asked.kinds or KINDS]
     print(
         "{:<10}{:>8}{:>8}{:>14}{:>10}{:>9}".format(
@@ -92,11 +106,16 @@ def main():
     return int(any(failed or reports for _, _, failed, _, reports, _ in rows))
 
 
-def run(kind, tests, rounds):
-    """Build, test and soak; returns a row of the table."""
+def run(kind, tests, rounds, planted=None):
+    """Build, test and soak; returns a row of the table. `planted`: an edit of the copy."""
     begun, what = time.monotonic(), KINDS[kind]
     with tempfile.TemporaryDirectory(prefix=f"bfcviz-{kind}-") as place:
         folder = copy_source(Path(place, "copy"))
+        if planted:
+            name, old, new = planted
+            text = (folder / name).read_text()
+            assert text.count(old) == 1, f"{name} has changed: mend PLANTED"
+            (folder / name).write_text(text.replace(old, new))
         build(folder, MODULES, what.flags)
         # Without libstdc++ an exception of a C++ library that is loaded later, such as Arrow's, ends the process.
         preloaded = f"{library(what.library)} {library('libstdc++.so.6')}"
