@@ -94,7 +94,7 @@ BFC_STATIC void bfc_clock_anchor(bfc_clock *c) {
 BFC_STATIC bfc_clock *bfc_clock_new(void) {
     bfc_clock *c = (bfc_clock *)calloc(1, sizeof *c);
     if (!c) return c;
-    if (!bfc_has_counter) bfc_find_counter(); /* before a clock is read: in a virtual machine it takes some 20 us */
+    if (!bfc_has_counter) bfc_find_counter(); /* first: in a virtual machine it takes some 20 us */
     c->counter = bfc_has_counter;
     c->origin_ns = c->counter ? bfc_both_clocks(&c->first_ticks) : bfc_monotonic_ns();
     if (!c->counter) return c;

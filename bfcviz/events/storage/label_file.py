@@ -157,7 +157,7 @@ class LabelFile:
             return False
         _, first, size, packed, _, check = _HEADER.unpack(data)
         is_possible = first >= self.stop and _PAGE <= size <= _MOST and 0 < packed <= _MOST
-        return is_possible and check == zlib.crc32(data[:-4])
+        return bool(is_possible and check == zlib.crc32(data[:-4]))
 
 
 class LabelPacker:
