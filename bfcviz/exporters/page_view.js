@@ -1229,11 +1229,22 @@ function number_cell() {
   return cell;
 }
 
+// The text of an element that holds it compressed.
+async function text_in(id) {
+  return new TextDecoder().decode(await inflated(document.getElementById(id).textContent));
+}
+
+// Runs a script whose hash the policy of the page names.
+function add_script(text) {
+  document.head.append(element("script", text));
+}
+
 export async function start() {
   const status = document.getElementById("status");
   try {
     status.textContent = "reading the events …";
-    const sent = JSON.parse(document.getElementById("data").textContent);
+    add_script(await text_in("plotly"));
+    const sent = JSON.parse(await text_in("data"));
     const data = await PageData.read(sent, (share) => (status.textContent = `reading the events … ${(100 * share).toFixed(0)} %`));
     const page = new Page(data, globalThis.Plotly);
     await page.begin();
