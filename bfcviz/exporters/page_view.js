@@ -457,14 +457,15 @@ export class HeapView {
   row_ticks() {
     const { rows, width, regions } = this.map.rows;
     const every = Math.max(Math.ceil(rows / 20), 1);
-    const [divisor, unit] = axis_unit(width);
+    const longest = regions.reduce((most, { size }) => Math.max(most, size), width);
+    const [divisor, unit] = axis_unit(Math.max(width, longest / 5));
     const found = { tickvals: [], ticktext: [] };
     for (const region of regions) {
       for (let row = region.first; (row - region.first) * width < region.size; row += 1) {
         if (row % every) continue;
         const offset = (row - region.first) * width;
         found.tickvals.push(row + 0.5);
-        found.ticktext.push(offset ? `+${counted(Math.floor(offset / divisor))} ${unit}` : `region ${region.slot}`);
+        found.ticktext.push(offset ? `+${counted(offset / divisor)} ${unit}` : `region ${region.slot}`);
       }
     }
     return found;

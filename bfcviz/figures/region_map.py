@@ -1133,7 +1133,8 @@ def _region_map_y_axis(rows: Rows, part: VisibleRows, look: Look) -> dict[str, A
 
 def _row_names(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
     """Tick labels of the rows: the region at its first row, else the offset; fewer if there are many rows."""
-    divisor, unit = axis_unit(rows.width)
+    longest = int(rows.size.max(initial=0))
+    divisor, unit = axis_unit(max(rows.width, longest // 5))  # "+10,240 MiB" would be clipped
     if rows.are_by_size and len(part) > _MOST_TICKS:
         return _region_map_size_ticks(rows, part)
     every = max(1, -(-len(part) // _MOST_TICKS))
@@ -1142,7 +1143,7 @@ def _row_names(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
         region = int(rows.region_of(np.array([row]))[0])
         offset = (row - int(rows.first[region])) * rows.width
         values.append(row + 0.5)
-        texts.append(f"region {rows.slot[region]}" if offset == 0 else f"+{offset // divisor:,} {unit}")
+        texts.append(f"region {rows.slot[region]}" if offset == 0 else f"+{offset / divisor:,.6g} {unit}")
     return values, texts
 
 

@@ -209,6 +209,13 @@ def test_many_regions_lie_by_size_and_a_click_finds_the_chunk_that_is_drawn():
         assert (chunk["address"], chunk["size"]) == (rows.address[region], rows.size[region])
 
 
+def test_offsets_of_rows_are_short_enough_for_the_margin():
+    trace = state([[14 << 10]])
+    labels = region_panel(at_step(trace, len(trace)), None, Look()).yaxis["ticktext"]
+    assert labels[:2] == ["region 0", "+1 GiB"]
+    assert max(map(len, labels)) <= len("+9,999 MiB")
+
+
 # ------------------------------------------------------------------------------
 # The traces of the region map: rectangles up to a number of chunks, then an image.
 
