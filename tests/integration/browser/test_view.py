@@ -156,6 +156,8 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     view.locator(".bfcviz-last").click()
     view.locator(".bfcviz-step-line:has-text('step 32,001 of')").wait_for()
     assert page.locator("body").get_attribute("data-jp-theme-light") == "false"
+    of = "(query) => getComputedStyle(document.querySelector(query)).backgroundColor"
+    assert page.evaluate(of, "#rendered_cells") == page.evaluate(of, ".js-plotly-plot .main-svg")
     assert "bfcviz.cli" not in page.content()
     page.wait_for_function(
         "() => [...document.fonts].some(f => f.family.includes('Awesome') && f.status === 'loaded')"
