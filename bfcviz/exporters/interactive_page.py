@@ -1,8 +1,8 @@
 """The page without a kernel: the report of a file whose pictures the reader moves through, in one HTML file.
 
 It carries the events of one heap (`packed_heap`), what its labels, holders and colours are, and our figures without
-their data; the scripts beside this file replay the events and fill the figures. It asks nothing of a network. All of it,
-and plotly's script, is compressed: plain, they alone would take half of the 3 MB that 100,000 events may have.
+their data; the scripts beside this file replay the events and fill the figures. It asks nothing of a network. The data
+and plotly's script are compressed: plain, they would take more than the 3 MB that 100,000 events may have.
 
 The events are columns of small numbers, which `page_heap.js` reads.
 
@@ -748,5 +748,6 @@ aside{{min-width:0;overflow-wrap:anywhere}}
 @media (max-width:1000px){{.columns,.bars{{grid-template-columns:minmax(0,1fr)}}}}
 @media (max-width:700px){{#app table{{display:table}}#app tbody{{display:table-row-group}}#app tr{{display:table-row}}
   #app td{{display:table-cell}}}}
-@media print{{.controls,#slider{{display:none}}}}
+@media print{{.controls,#app #slider{{display:none}}.columns,.bars{{display:block}}aside{{position:relative;z-index:1}}
+  #map,.timeline,.bars>*{{break-inside:avoid;padding-bottom:16px}}}}
 """
