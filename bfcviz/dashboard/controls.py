@@ -255,7 +255,7 @@ class Controls:
         )
         self.axis = _toolbar_menu("over", AXES, "the x axis of the timelines", 112)
         self.search = widgets.Text(
-            placeholder="search: name, code, 0x…, >100MiB",
+            placeholder=_SEARCHED,
             tooltip="find chunks by a label, a line or file of their stack, a shape or type, an address (0x…), or a "
             "size (>100MiB, <1GiB)",
             continuous_update=False,
@@ -339,6 +339,7 @@ class Controls:
         self.size.layout.display = None if is_wide else "none"
         self.wanted.box.description = "would it fit?" if is_wide else "fits?"
         self.wanted.box.layout.max_width = "150px" if is_wide else "104px"
+        self.search.placeholder = _SEARCHED if pixels >= _ROOM_FOR_EXAMPLES else "search"
 
     def show_failures(self, *, some: bool) -> None:
         """Show the button that goes to the next failed request only where there are some, or may come."""
@@ -378,6 +379,10 @@ class Controls:
         button.on_click(lambda _: self._act(name))
         return button
 
+
+_SEARCHED: Final = "search: name, 0x…, >1MiB"
+_ROOM_FOR_EXAMPLES: Final = 920
+"""Pixels of a page with room for this text in the box."""
 
 _ROOM_FOR_ALL: Final = 1100
 """Pixels of a page with room for the slider in the first row."""

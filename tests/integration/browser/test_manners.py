@@ -31,6 +31,13 @@ CLIPPED = """view => {
     if (scrollHeight > clientHeight + 1) note(each, scrollHeight, clientHeight);
     if (scrollWidth > clientWidth + 1 && overflowX === 'hidden') note(each, scrollWidth, clientWidth);
   }
+  const pen = document.createElement('canvas').getContext('2d');
+  for (const each of view.querySelectorAll('input[placeholder]')) {
+    const { font, paddingLeft, paddingRight } = getComputedStyle(each);
+    pen.font = font;
+    const wanted = pen.measureText(each.placeholder).width + parseFloat(paddingLeft) + parseFloat(paddingRight);
+    if (each.clientWidth && wanted > each.clientWidth) note(each, wanted, each.clientWidth);
+  }
   return found;
 }"""
 
