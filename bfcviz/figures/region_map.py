@@ -188,7 +188,7 @@ MOST_FRAMES: Final = 8
 
 _MOST_POINTS = 3000
 _POINTS_ON_GRID = 800
-_ROWS_ON_GRID = 250
+_ROWS_ON_GRID = 50  # so that no place of a map 1,500 pixels wide is farther from a point than `hoverdistance`
 _APART = 0.06  # of the screen's width: the greatest distance between points of a long piece
 _CLOSEST = 0.015  # the same: the least distance
 _SQUARE = 0.24  # the usual height of a map, as a part of its width

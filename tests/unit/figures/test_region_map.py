@@ -216,6 +216,17 @@ def test_offsets_of_rows_are_short_enough_for_the_margin():
     assert max(map(len, labels)) <= len("+9,999 MiB")
 
 
+def test_each_place_of_a_map_of_many_regions_is_near_a_hover_text():
+    trace = state([[1 << 10] * 4] * 800)
+    model = at_step(trace, len(trace))
+    rows = rows_of(model)
+    part = rows.part(None)
+    points = points_on_grid(model.chunks(), rows, part, trace.labels)
+    across = np.unique(points["x"]) / (part.right - part.left)
+    gaps = np.diff(across, prepend=-across[0], append=2 - across[-1])
+    assert gaps.max() / 2 * 1500 < 60  # pixels: `hoverdistance`
+
+
 # ------------------------------------------------------------------------------
 # The traces of the region map: rectangles up to a number of chunks, then an image.
 
