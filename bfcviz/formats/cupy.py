@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from bfcviz.formats.messages import Message, Number, SettingWords
+from bfcviz.formats.messages import SettingWords, messages_of
 
 # ------------------------------------------------------------------------------
 # Rules: how CuPy's pool rounds sizes. A cached chunk is always split to the rounded size.
@@ -36,27 +36,17 @@ WORDS: Final = SettingWords(
 # ------------------------------------------------------------------------------
 # What it prints when a request fails.
 
-MESSAGES: Final = (
-    Message(
-        "cupy",
-        "CuPy",
-        "The pool of CuPy asked the driver, returned its free blocks, asked again, and was refused; or it reached "
-        "its own limit, which the text then names.",
-        ("Out of memory allocating {number} bytes", "out of memory to allocate {number} bytes"),
-        "cupy/cuda/memory.pyx, OutOfMemoryError",
-        numbers=(
-            Number(
-                "requested",
-                "bytes of the request, rounded to 512",
-                ("allocating {size}", "to allocate {size}"),
-            ),
-            Number("allocated", "what the pool holds, in use or free", ("allocated so far: {size}",)),
-            Number(
-                "total_with_request", "the pool and the refused request (CuPy up to 5)", ("(total {size})",)
-            ),
-            Number("limit", "the limit that was set", ("limit set to: {size}",)),
-        ),
-        versions={"limit set to": "6 or later", "allocated so far": "6 or later", "(total": "1 to 5"},
-        behind=40,
-    ),
-)
+MESSAGES: Final = messages_of(r"""
+cupy | CuPy | behind=40
+    = The pool of CuPy asked the driver, returned its free blocks, asked again, and was refused; or it reached its own
+        limit, which the text then names.
+    in cupy/cuda/memory.pyx, OutOfMemoryError
+    > Out of memory allocating {number} bytes
+    > out of memory to allocate {number} bytes
+    requested: bytes of the request, rounded to 512 <- "allocating {size}" "to allocate {size}"
+    allocated: what the pool holds, in use or free <- "allocated so far: {size}"
+    total_with_request: the pool and the refused request (CuPy up to 5) <- "(total {size})"
+    limit: the limit that was set <- "limit set to: {size}"
+    version 6 or later <- "limit set to" "allocated so far"
+    version 1 to 5 <- "(total"
+""")

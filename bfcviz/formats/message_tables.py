@@ -8,947 +8,556 @@ import re
 from typing import Final
 
 from bfcviz.formats import cupy, onnxruntime, rmm, tensorflow, torch, xla
-from bfcviz.formats.messages import Message, Number, Role
+from bfcviz.formats.messages import Message, messages_of
 
 # ------------------------------------------------------------------------------
 # Texts of drivers and systems: a CUDA call that failed without numbers, system memory, and nvidia-smi's table.
 
-_CONTEXT: Final = dict.fromkeys(
-    ("cuCtxCreate", "DevicePrimaryCtxRetain", "torch._C._cuda_init()"), "no_context"
-)
 
-SYSTEM: Final = (
-    Message(
-        "metal-buffer",
-        "Metal",
-        "One buffer is larger than Metal allows for any.",
-        (
-            "Attempting to allocate {number} bytes which is greater than the maximum allowed buffer size",
-            "buffer '{word}' size {number} is larger than buffer maximum of {number}",
-        ),
-        "mlx/backend/metal/allocator.cpp; ggml-metal.m (June 2023)",
-        family="mps",
-        numbers=(
-            Number(
-                "requested", "bytes of the buffer", ("allocate {number} bytes", "size {number} is larger")
-            ),
-            Number(
-                "limit",
-                "the largest buffer of this device",
-                ("buffer size of {number} bytes", "buffer maximum of {number}"),
-            ),
-        ),
-        marks={"buffer": "one_buffer", "ggml_metal": "ggml"},
-        behind=60,
-    ),
-    Message(
-        "metal-array",
-        "Metal",
-        "One array is larger than Metal's library for tensors allows for any: 4 GiB, or 2^31 elements.",
-        ("Error: total bytes of NDArray > 2**32", "Error: product of dimension sizes > 2**31"),
-        "MetalPerformanceShaders, MPSNDArray.mm",
-        family="mps",
-        marks={"": "one_buffer"},
-    ),
-    Message(
-        "metal-refused",
-        "MLX",
-        "MLX asked for memory that GPU and system share, also with swapping, and was refused.",
-        ("[malloc_or_wait] Unable to allocate {number} bytes", "[malloc] Unable to allocate {number} bytes"),
-        "mlx/allocator.cpp",
-        family="mps",
-        numbers=(Number("requested", "bytes of the buffer", ("Unable to allocate {number} bytes",)),),
-    ),
-    Message(
-        "bnb-call",
-        "bitsandbytes",
-        "A call of the CUDA runtime returned out of memory. In pythonInterface it is the one for managed memory, which "
-        "a paged optimizer uses, and which needs system memory, too.",
-        ("Error out of memory at line {number} in file {word}bitsandbytes",),
-        "bitsandbytes/csrc/ops.cuh, CUDA_CHECK_RETURN",
-        family="cuda",
-        marks={"pythonInterface": "managed"},
-        is_weak=True,
-    ),
-    Message(
-        "cuda-call",
-        "CUDA",
-        "A call of the CUDA or HIP runtime, or of cuBLAS, cuDNN, cuFFT, cuSOLVER or NCCL, returned out of memory. In "
-        "PyTorch it is one "
-        "outside of its allocator: for a context, a workspace, a graph, or pinned memory. With `in function alloc` it "
-        "is ggml's pool for intermediate results. Only NCCL prints how much it asked for.",
-        (
-            "CUDA error: out of memory",
-            "CUDA driver error: out of memory",
-            "CUDA Error: out of memory",
-            "Error out of memory at line {number} in file",
-            "CUDA error !!!!! <out of memory>",
-            "CUDA failed with error out of memory",
-            "cuda failed with error 2 out of memory",
-            "cuMemAlloc failed: out of memory",
-            "cuMemAllocPitch failed: out of memory",
-            "cuMemHostAlloc failed: out of memory",
-            "cuMemHostAlloc failed: OS call failed",
-            "cuCtxCreate failed: out of memory",
-            "cuModuleLoadDataEx failed: out of memory",
-            "error == cudaSuccess (2 vs. 0) out of memory",
-            "CudaMalloc_impl.hpp({number}): error: out of memory",
-            "CUresult error result=2 file=",
-            "pooled_storage_manager.h:{number}: Memory allocation failed",
-            "vk{word} failed -2{alone}",
-            "vma{word} failed with error -2{alone}",
-            "HIP error: out of memory",
-            "ROCm error: out of memory",
-            "cuda runtime error (2) : out of memory",
-            "cuda runtime err(2): out of memory",
-            "CUDA failure 2: out of memory",
-            "CUDA runtime error: out of memory",
-            "CUDA error 2: out of memory",
-            "CUDA Error 2, out of memory",
-            "CUDA error at {word} - out of memory",
-            "CUDA error at {word} Out of memory",
-            "CUDA error {number} in file {word} line {number}: out of memory",
-            "cudaHostAlloc failed, ret[2], out of memory",
-            "cuMemoryAllocate failed res=2",
-            "Cuda error in func {word} at line {number}: out of memory",
-            "CUDA: out of memory",
-            "CUDA malloc failed: out of memory",
-            ") failed with error out of memory",
-            "error=2 : out of memory",
-            "'. Reason:out of memory",
-            "ERROR: out of memory in {word} at line {number} (error-code 2)",
-            "cublas runtime error : resource allocation failed",
-            "Cuda failure 'out of memory'",
-            "Cuda failure 2 'out of memory'",
-            "CUDA runtime error in {skip}{skip}: out of memory",
-            "(-217:Gpu API call) out of memory",
-            "[CUDA] out of memory",
-            "cudaMalloc failed: out of memory",
-            "cudaMalloc retry failed: out of memory",
-            "CUBLAS_STATUS_ALLOC_FAILED",
-            "CUDNN_STATUS_ALLOC_FAILED",
-            "CUFFT_ALLOC_FAILED",
-            "CUSOLVER_STATUS_ALLOC_FAILED",
-            "CUDA_ERROR_OUT_OF_MEMORY",
-            "cudaErrorMemoryAllocation",
-            "hipErrorOutOfMemory",
-            "HIP_ERROR_OutOfMemory",
-            "ErrorOutOfDeviceMemory",
-            "VK_ERROR_OUT_OF_DEVICE_MEMORY",
-            "VkResult: ERROR_OUT_OF_DEVICE_MEMORY",
-            "UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY",
-        ),
-        "CUDA runtime and driver, cudaErrorMemoryAllocation (2)",
-        numbers=(
-            Number(
-                "requested",
-                "bytes that NCCL asked for",
-                ("Failed to CUDA calloc {number} bytes", "Failed to CUDA calloc async {number} bytes"),
-            ),
-            Number("requested", "bytes of the request", ("cudaMalloc( bytes = {number} ) failed",)),
-        ),
-        marks={
-            **dict.fromkeys(("torch", "TORCH_USE_CUDA_DSA", "TORCH_USE_HIP_DSA", "THC"), "torch"),
-            **dict.fromkeys(("CUDA kernel errors might be", "CUDA driver error:"), "torch"),
-            "driver error: out": "driver_call",
-            "THCStorage": "storage",
-            "when calling `cublas": "torch",
-            "`cublasCreate": "library_start",
-            **dict.fromkeys(("capture_end", "capture_begin", "torch/cuda/graphs.py"), "capture"),
-            "torch_memory_saver": "saver",
-            **dict.fromkeys(("cuFFT error: C", "cusolver error: C"), "torch"),
-            **dict.fromkeys(("CUBLAS_STATUS", "CUDNN_STATUS", "CUFFT_ALLOC", "CUSOLVER_STATUS"), "library"),
-            **dict.fromkeys(("CuFftError", "CuFFTError"), "cupy"),
-            **dict.fromkeys(("ggml", "llama"), "ggml"),
-            "in function alloc": "pool",
-            "onnxruntime": "onnx",
-            **dict.fromkeys(("cuda/cuda_allocator.cc", "cuda\\cuda_allocator.cc"), "onnx_pool"),
-            "cumem_allocator": "cumem",
-            **dict.fromkeys(
-                (".pin_memory(", "CachingHostAllocator", "HostAlloc failed", "Mem.HostBuffer("), "pin_memory"
-            ),
-            "[TM][ERROR]": "turbomind",
-            **_CONTEXT,
-            **dict.fromkeys(("NCCL WARN C", "NCCL WARN Failed to C", "Cuda failure 2 '"), "nccl"),
-            **dict.fromkeys(("mxnet", "MXNet"), "mxnet"),
-            **dict.fromkeys(("pooled_storage_manager", "MXNetError: cudaMalloc"), "mxnet_pool"),
-        },
-        behind=400,
-        device=("current device: {number}, in function", "[{number}] {word} NCCL WARN", "; GPU={number} ;"),
-        is_weak=True,
-    ),
-    Message(
-        "cuda-init",
-        "CUDA",
-        "The driver could not start in the process: no device was asked for memory yet. What is short is memory of the "
-        "system or a limit of the process, or the driver does not fit the kernel.",
-        (
-            "Call to cuInit results in CUDA_ERROR_OUT_OF_MEMORY",
-            "failed call to cuInit: CUDA_ERROR_OUT_OF_MEMORY",
-            "cuInit failed: out of memory",
-        ),
-        "CUDA driver, cuInit; numba/cuda/cudadrv/driver.py, stream_executor/cuda/cuda_driver.cc",
-        is_weak=True,
-    ),
-    Message(
-        "cuda-library",
-        "CUDA",
-        "cuBLAS, cuDNN or cuSOLVER could not start. Most often too little of the device is free for what they allocate "
-        "then; a "
-        "driver that does not fit, or an earlier error of a kernel, such as an index out of range, says the same.",
-        (
-            "CUBLAS_STATUS_NOT_INITIALIZED",
-            "CUDNN_STATUS_NOT_INITIALIZED",
-            "ould not create cudnn handle",
-            "failed to create cublas handle",
-            "Failed to create cuSolverDN instance",
-            "operation gpusolverDnCreate(&handle) failed",
-            "FAILED_PRECONDITION: DNN library initialization failed",
-        ),
-        "cublasCreate, cudnnCreate, cusolverDnCreate",
-        marks={
-            **dict.fromkeys(("operation gpusolver", "FAILED_PRECONDITION: DNN"), "jax"),
-            "Failed to create cuSolverDN": "tf",
-            "NOT_INITIALIZED": "torch",
-            "tensorflow": "tf",
-            "stream_executor": "tf",
-        },
-        is_weak=True,
-    ),
-    Message(
-        "cuda-algorithm",
-        "PyTorch CUDA",
-        "cuDNN tried its algorithms for a convolution, and none ran. Most often none of them got its workspace; a "
-        "cuDNN that does not fit the device says the same.",
-        (
-            "Unable to find a valid cuDNN algorithm to run convolution",
-            "GET was unable to find an engine to execute this computation",
-        ),
-        "aten/src/ATen/native/cudnn/Conv_v7.cpp, Conv_v8.cpp",
-        marks={"to run convolution": "torch", "GET was unable": "torch"},
-        is_weak=True,
-    ),
-    Message(
-        "metal-command",
-        "Metal",
-        "Metal could not keep the buffers of a running command in memory: those of the program are together more than "
-        "the system leaves to the GPU.",
-        ("kIOGPUCommandBufferCallbackErrorOutOfMemory", "Insufficient Memory (IOAF code 8)"),
-        "Metal; ggml-metal.m and mlx/backend/metal/eval.cpp print it",
-        family="mps",
-        marks={"ggml": "ggml", "llama": "ggml"},
-        behind=400,
-    ),
-    Message(
-        "trt-tactic",
-        "TensorRT",
-        "While it builds an engine, TensorRT tries ways to compute a layer, and leaves out one that needs too much.",
-        (
-            "Requested amount of GPU memory ({number} bytes) could not be allocated",
-            "user allocator error allocating {number}-byte buffer",
-            "Tactic Device request: {size} Available: {size}",
-        ),
-        "TensorRT, the builder",
-        role=Role.SOFT,
-        numbers=(
-            Number(
-                "requested",
-                "workspace of one way to compute a layer",
-                ("GPU memory ({number} bytes)", "allocating {number}-byte", "Tactic Device request: {size}"),
-            ),
-            Number(
-                "available",
-                "what the builder may use, as it counts it",
-                ("Tactic Device request: {skip} Available: {size}",),
-            ),
-        ),
-    ),
-    Message(
-        "trt-skipped",
-        "TensorRT",
-        "The builder left out a way to compute a layer: the failure before is none.",
-        (
-            "Skipping tactic {number} due to insufficient memory",
-            "Skipping tactic {number} due to insuficient memory",
-        ),
-        "TensorRT, the builder",
-        role=Role.RETRY,
-    ),
-    Message(
-        "trt-build",
-        "TensorRT",
-        "The builder found no way to compute a layer, after it left out some that need too much: no engine was built. "
-        "Without such lines before it, memory is not the reason, and bfcviz leaves it out.",
-        ("Could not find any implementation for node",),
-        "TensorRT, the builder, Error Code 10",
-        role=Role.AFTER_ALL,
-        marks={"Could not find": "after_all"},
-    ),
-    Message(
-        "trt-memory",
-        "TensorRT",
-        "The driver refused memory for an engine, its weights or its workspace.",
-        (
-            "Error Code 2: OutOfMemory",
-            "DefaultAllocator::allocate: 2 (out of memory)",
-            "Cuda Error in allocate: 2 (out of memory)",
-            "Requested amount of memory ({number} bytes) could not be allocated",
-            "OutOfMemory Error in allocate: 0",
-            "Error Code 2: out of Memory (Requested size was {number} bytes",
-        ),
-        "TensorRT, virtualMemoryBuffer.cpp, safeRuntime.cpp",
-        numbers=(
-            Number(
-                "requested",
-                "bytes that the driver refused",
-                ("Requested size was {number} bytes", "Requested amount of memory ({number} bytes)"),
-            ),
-        ),
-    ),
-    Message(
-        "cuda-shared",
-        "Triton",
-        "A kernel needs more of the memory inside a multiprocessor than there is. The memory of the device has nothing "
-        "to do with it.",
-        (
-            "out of resource: shared memory, Required: {number}",
-            "out of resource: shared memory Required: {number}",
-            "out of resource: triton_{word} Required: {number}",
-        ),
-        "triton/runtime/errors.py",
-        family="kernel",
-        numbers=(
-            Number("requested", "bytes of shared memory that the kernel needs", ("Required: {number}",)),
-            Number(
-                "limit",
-                "bytes that a kernel may use",
-                ("Hardware limit: {number}", "Hardware limitation: {number}"),
-            ),
-        ),
-        marks={"out of resource": "on_chip", "_inductor/select_algorithm.py:": "soft"},
-    ),
-    Message(
-        "cuda-shared-call",
-        "CUDA",
-        "A kernel of a library needs more of the memory inside a multiprocessor than there is. The memory of the "
-        "device has nothing to do with it.",
-        (
-            "insufficient shared memory available on the GPU",
-            "set the allowed dynamic shared memory size to {number}",
-            "uses too much shared data ({number} bytes, {number} max)",
-        ),
-        "tiny-cuda-nn; tvm/src/runtime/cuda/cuda_module.cc; ptxas",
-        family="kernel",
-        numbers=(
-            Number(
-                "requested",
-                "bytes of shared memory that the kernel needs",
-                ("memory size to {number}", "shared data ({amount}", "shared data ({number} bytes"),
-            ),
-            Number("limit", "bytes that a kernel may use", ("bytes, {amount} max", "bytes, {number} max")),
-        ),
-        marks={"shared": "on_chip"},
-        is_weak=True,
-    ),
-    Message(
-        "cuda-shared-skipped",
-        "PyTorch Inductor",
-        "The compiler of PyTorch tries ways to compute a kernel, and left out the one of the line before: the failure "
-        "before is none.",
-        ("Ignoring this choice.",),
-        "torch/_inductor/select_algorithm.py",
-        role=Role.RETRY,
-        family="kernel",
-        within=6,
-    ),
-    Message(
-        "cuda-shared-none",
-        "PyTorch Inductor",
-        "The compiler of PyTorch left out every way to compute a kernel. Without such lines before it, bfcviz leaves "
-        "it out.",
-        ("No choices to select",),
-        "torch/_inductor/select_algorithm.py, NoValidChoicesError",
-        role=Role.AFTER_ALL,
-        family="kernel",
-        marks={"No choices": "after_all"},
-    ),
-    Message(
-        "host-worker",
-        "PyTorch CPU",
-        "The system ended a process that loads data: `Killed` because system memory ran out, `Bus error` because "
-        "/dev/shm, which the workers share, is full.",
-        (
-            "DataLoader worker (pid {number}) is killed by signal: Killed",
-            "DataLoader worker (pid {number}) is killed by signal: Bus error",
-            "Unexpected bus error encountered in worker",
-        ),
-        "torch/utils/data/dataloader.py",
-        marks={"orker": "host", "Bus error": "shared_memory", "bus error": "shared_memory"},
-    ),
-    Message(
-        "host-signal",
-        "Linux",
-        "A process was ended by SIGKILL, which it cannot catch: by the system because system memory ran out, by a "
-        "limit of a container or a batch system, by its launcher, or by a person.",
-        (
-            "exitcode: -9",
-            "exitcode : -9",
-            "return code = -9",
-            "Signal 9 (SIGKILL) received",
-        ),
-        "torch/distributed/elastic, deepspeed/launcher/launch.py",
-        marks={"9": "host"},
-        behind=240,
-        rank=(
-            "Root Cause (first observed failure): [{skip}]: time : {word} host : {word} rank : {number} (local_rank",
-        ),
-        is_weak=True,
-    ),
-    Message(
-        "host-numpy",
-        "NumPy",
-        "System memory was refused, not GPU memory.",
-        (
-            "Unable to allocate {size} for an array with shape",
-            "Unable to allocate {size} for array with",
-            "Unable to allocate array with shape (",
-        ),
-        "numpy/_core/_exceptions.py",
-        numbers=(Number("requested", "bytes of the array", ("Unable to allocate {size}",)),),
-        marks={"allocate": "host"},
-    ),
-    Message(
-        "host-library",
-        "oneMKL",
-        "System memory was refused, not GPU memory.",
-        ("mkl_malloc: failed to allocate memory",),
-        "programs on oneMKL",
-        marks={"mkl_malloc": "host"},
-    ),
-    Message(
-        "host-paging",
-        "Windows",
-        "Windows refused system memory: what all programs asked for is as much as memory and page file together.",
-        (
-            "paging file is too small for this operation to complete",
-            "WinError 1455",
-            "diagnosed a low virtual memory condition",
-            "(os error 1455)",
-        ),
-        "Windows, ERROR_COMMITMENT_LIMIT (1455)",
-        numbers=(
-            Number("requested", "bytes of the request", ("Ran out of memory allocating {number}",)),
-            Number(
-                "process_in_use",
-                "address space of the largest process",
-                ("({skip}) consumed {number} bytes",),
-            ),
-        ),
-        marks={"": "host"},
-        behind=200,
-        is_weak=True,
-    ),
-    Message(
-        "host-killed",
-        "Linux",
-        "The system killed a process because system memory, not GPU memory, ran out.",
-        (
-            "Out of memory: Kill",
-            "Memory cgroup out of memory: Kill",
-            "oom-kill:constraint",
-            "Killed process {number} ({word}) total-vm",
-        ),
-        "mm/oom_kill.c",
-        numbers=(Number("process_in_use", "system memory of the killed process", ("anon-rss:{size}",)),),
-        marks={
-            **dict.fromkeys(("ill", "oom", "total-vm"), "host"),
-            **dict.fromkeys(("emory cgroup", "CONSTRAINT_MEMCG"), "cgroup"),
-        },
-    ),
-    Message(
-        "host-python",
-        "Python",
-        "System memory was refused, not GPU memory. There is no number in the text.",
-        ("{start}MemoryError{end}",),
-        "Python, MemoryError without a text",
-        marks={"MemoryError": "host"},
-        is_weak=True,
-        place="traceback",
-    ),
-    Message(
-        "host-program",
-        "Program on the CPU",
-        "System memory was refused to a program or a library.",
-        (
-            "memory allocation of {number} bytes failed",
-            "(-4:Insufficient memory) Failed to allocate {number} bytes",
-            "Insufficient memory (Failed to allocate {number} bytes)",
-            "CPU memory allocation failed n={number}",
-            "out of memory allocating {number} bytes after a total of",
-            "LightGBMError: Out of Host Memory",
-            "ArrowMemoryError: malloc of size {number} failed",
-            "ArrowMemoryError: realloc of size {number} failed",
-            "cannot allocate vector of size {size}",
-            'Out of memory. Type "help memory" for your options',
-            "({size}) array exceeds maximum array size preference ({size})",
-            "CPU can't allocate memory. Tried to allocate {size}",
-            "CPU OutOfMemory: could not split inputs and retry",
-            "rapids.jni.CpuSplitAndRetryOOM",
-            "rapids.jni.CpuRetryOOM",
-            "Can't allocate [HOST] memory",
-            "Failed to allocate {number} bytes for array",
-            "Failed to reallocate {number} bytes for array",
-            "ALLOCATE: {number} bytes requested; not enough memory",
-            "program executable - Out of host memory",
-            "failed: CL_OUT_OF_HOST_MEMORY",
-            "error: CL_OUT_OF_HOST_MEMORY",
-            "error CL_OUT_OF_HOST_MEMORY",
-            "(CL_OUT_OF_HOST_MEMORY)",
-        ),
-        "Rust (alloc::handle_alloc_error), opencv/modules/core/src/alloc.cpp, dynet/aligned-mem-pool.h, LightGBM, "
-        "arrow/memory_pool.cc, R, MATLAB, OneFlow, Spark RAPIDS, ND4J, LAMMPS, NVIDIA's Fortran, TensorFlow Lite",
-        numbers=(
-            Number(
-                "requested",
-                "bytes of the request",
-                (
-                    "allocation of {number} bytes",
-                    "Failed to allocate {number} bytes",
-                    "Failed to reallocate {number} bytes",
-                    "failed n={number}",
-                    "allocating {number} bytes after",
-                    "alloc of size {number} failed",
-                    "vector of size {size}",
-                    "({size}) array exceeds",
-                    "Tried to allocate {size}",
-                    "ALLOCATE: {number} bytes",
-                ),
-            ),
-            Number("limit", "the largest array that is allowed", ("array size preference ({size})",)),
-        ),
-        marks={"": "host"},
-    ),
-    Message(
-        "nvidia-smi",
-        "NVIDIA driver",
-        "The driver's table of devices and processes: what is in use now, not at the moment of a failure.",
-        ("NVIDIA-SMI {number}",),
-        "nvidia-smi",
-        role=Role.BEFORE,
-        family="",
-        marks={"NVIDIA-SMI": "table"},
-    ),
-)
+SYSTEM: Final = messages_of(r"""
+metal-buffer | Metal | family=mps behind=60
+    = One buffer is larger than Metal allows for any.
+    in mlx/backend/metal/allocator.cpp; ggml-metal.m (June 2023)
+    > Attempting to allocate {number} bytes which is greater than the maximum allowed buffer size
+    > buffer '{word}' size {number} is larger than buffer maximum of {number}
+    requested: bytes of the buffer <- "allocate {number} bytes" "size {number} is larger"
+    limit: the largest buffer of this device <- "buffer size of {number} bytes" "buffer maximum of {number}"
+    mark one_buffer <- "buffer"
+    mark ggml <- "ggml_metal"
+metal-array | Metal | family=mps
+    = One array is larger than Metal's library for tensors allows for any: 4 GiB, or 2^31 elements.
+    in MetalPerformanceShaders, MPSNDArray.mm
+    > Error: total bytes of NDArray > 2**32
+    > Error: product of dimension sizes > 2**31
+    mark one_buffer <- ""
+metal-refused | MLX | family=mps
+    = MLX asked for memory that GPU and system share, also with swapping, and was refused.
+    in mlx/allocator.cpp
+    > [malloc_or_wait] Unable to allocate {number} bytes
+    > [malloc] Unable to allocate {number} bytes
+    requested: bytes of the buffer <- "Unable to allocate {number} bytes"
+bnb-call | bitsandbytes | family=cuda weak
+    = A call of the CUDA runtime returned out of memory. In pythonInterface it is the one for managed memory, which a
+        paged optimizer uses, and which needs system memory, too.
+    in bitsandbytes/csrc/ops.cuh, CUDA_CHECK_RETURN
+    > Error out of memory at line {number} in file {word}bitsandbytes
+    mark managed <- "pythonInterface"
+cuda-call | CUDA | behind=400 weak
+    = A call of the CUDA or HIP runtime, or of cuBLAS, cuDNN, cuFFT, cuSOLVER or NCCL, returned out of memory. In
+        PyTorch it is one outside of its allocator: for a context, a workspace, a graph, or pinned memory. With `in
+        function alloc` it is ggml's pool for intermediate results. Only NCCL prints how much it asked for.
+    in CUDA runtime and driver, cudaErrorMemoryAllocation (2)
+    > CUDA error: out of memory
+    > CUDA driver error: out of memory
+    > CUDA Error: out of memory
+    > Error out of memory at line {number} in file
+    > CUDA error !!!!! <out of memory>
+    > CUDA failed with error out of memory
+    > cuda failed with error 2 out of memory
+    > cuMemAlloc failed: out of memory
+    > cuMemAllocPitch failed: out of memory
+    > cuMemHostAlloc failed: out of memory
+    > cuMemHostAlloc failed: OS call failed
+    > cuCtxCreate failed: out of memory
+    > cuModuleLoadDataEx failed: out of memory
+    > error == cudaSuccess (2 vs. 0) out of memory
+    > CudaMalloc_impl.hpp({number}): error: out of memory
+    > CUresult error result=2 file=
+    > pooled_storage_manager.h:{number}: Memory allocation failed
+    > vk{word} failed -2{alone}
+    > vma{word} failed with error -2{alone}
+    > HIP error: out of memory
+    > ROCm error: out of memory
+    > cuda runtime error (2) : out of memory
+    > cuda runtime err(2): out of memory
+    > CUDA failure 2: out of memory
+    > CUDA runtime error: out of memory
+    > CUDA error 2: out of memory
+    > CUDA Error 2, out of memory
+    > CUDA error at {word} - out of memory
+    > CUDA error at {word} Out of memory
+    > CUDA error {number} in file {word} line {number}: out of memory
+    > cudaHostAlloc failed, ret[2], out of memory
+    > cuMemoryAllocate failed res=2
+    > Cuda error in func {word} at line {number}: out of memory
+    > CUDA: out of memory
+    > CUDA malloc failed: out of memory
+    > ) failed with error out of memory
+    > error=2 : out of memory
+    > '. Reason:out of memory
+    > ERROR: out of memory in {word} at line {number} (error-code 2)
+    > cublas runtime error : resource allocation failed
+    > Cuda failure 'out of memory'
+    > Cuda failure 2 'out of memory'
+    > CUDA runtime error in {skip}{skip}: out of memory
+    > (-217:Gpu API call) out of memory
+    > [CUDA] out of memory
+    > cudaMalloc failed: out of memory
+    > cudaMalloc retry failed: out of memory
+    > CUBLAS_STATUS_ALLOC_FAILED
+    > CUDNN_STATUS_ALLOC_FAILED
+    > CUFFT_ALLOC_FAILED
+    > CUSOLVER_STATUS_ALLOC_FAILED
+    > CUDA_ERROR_OUT_OF_MEMORY
+    > cudaErrorMemoryAllocation
+    > hipErrorOutOfMemory
+    > HIP_ERROR_OutOfMemory
+    > ErrorOutOfDeviceMemory
+    > VK_ERROR_OUT_OF_DEVICE_MEMORY
+    > VkResult: ERROR_OUT_OF_DEVICE_MEMORY
+    > UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY
+    requested: bytes that NCCL asked for <- "Failed to CUDA calloc {number} bytes"
+        "Failed to CUDA calloc async {number} bytes"
+    requested: bytes of the request <- "cudaMalloc( bytes = {number} ) failed"
+    mark torch <- "torch" "TORCH_USE_CUDA_DSA" "TORCH_USE_HIP_DSA" "THC" "CUDA kernel errors might be"
+        "CUDA driver error:" "when calling `cublas" "cuFFT error: C" "cusolver error: C"
+    mark driver_call <- "driver error: out"
+    mark storage <- "THCStorage"
+    mark library_start <- "`cublasCreate"
+    mark capture <- "capture_end" "capture_begin" "torch/cuda/graphs.py"
+    mark saver <- "torch_memory_saver"
+    mark library <- "CUBLAS_STATUS" "CUDNN_STATUS" "CUFFT_ALLOC" "CUSOLVER_STATUS"
+    mark cupy <- "CuFftError" "CuFFTError"
+    mark ggml <- "ggml" "llama"
+    mark pool <- "in function alloc"
+    mark onnx <- "onnxruntime"
+    mark onnx_pool <- "cuda/cuda_allocator.cc" "cuda\cuda_allocator.cc"
+    mark cumem <- "cumem_allocator"
+    mark pin_memory <- ".pin_memory(" "CachingHostAllocator" "HostAlloc failed" "Mem.HostBuffer("
+    mark turbomind <- "[TM][ERROR]"
+    mark no_context <- "cuCtxCreate" "DevicePrimaryCtxRetain" "torch._C._cuda_init()"
+    mark nccl <- "NCCL WARN C" "NCCL WARN Failed to C" "Cuda failure 2 '"
+    mark mxnet <- "mxnet" "MXNet"
+    mark mxnet_pool <- "pooled_storage_manager" "MXNetError: cudaMalloc"
+    device <- "current device: {number}, in function" "[{number}] {word} NCCL WARN" "; GPU={number} ;"
+cuda-init | CUDA | weak
+    = The driver could not start in the process: no device was asked for memory yet. What is short is memory of the
+        system or a limit of the process, or the driver does not fit the kernel.
+    in CUDA driver, cuInit; numba/cuda/cudadrv/driver.py, stream_executor/cuda/cuda_driver.cc
+    > Call to cuInit results in CUDA_ERROR_OUT_OF_MEMORY
+    > failed call to cuInit: CUDA_ERROR_OUT_OF_MEMORY
+    > cuInit failed: out of memory
+cuda-library | CUDA | weak
+    = cuBLAS, cuDNN or cuSOLVER could not start. Most often too little of the device is free for what they allocate
+        then; a driver that does not fit, or an earlier error of a kernel, such as an index out of range, says the
+        same.
+    in cublasCreate, cudnnCreate, cusolverDnCreate
+    > CUBLAS_STATUS_NOT_INITIALIZED
+    > CUDNN_STATUS_NOT_INITIALIZED
+    > ould not create cudnn handle
+    > failed to create cublas handle
+    > Failed to create cuSolverDN instance
+    > operation gpusolverDnCreate(&handle) failed
+    > FAILED_PRECONDITION: DNN library initialization failed
+    mark jax <- "operation gpusolver" "FAILED_PRECONDITION: DNN"
+    mark tf <- "Failed to create cuSolverDN" "tensorflow" "stream_executor"
+    mark torch <- "NOT_INITIALIZED"
+cuda-algorithm | PyTorch CUDA | weak
+    = cuDNN tried its algorithms for a convolution, and none ran. Most often none of them got its workspace; a cuDNN
+        that does not fit the device says the same.
+    in aten/src/ATen/native/cudnn/Conv_v7.cpp, Conv_v8.cpp
+    > Unable to find a valid cuDNN algorithm to run convolution
+    > GET was unable to find an engine to execute this computation
+    mark torch <- "to run convolution" "GET was unable"
+metal-command | Metal | family=mps behind=400
+    = Metal could not keep the buffers of a running command in memory: those of the program are together more than the
+        system leaves to the GPU.
+    in Metal; ggml-metal.m and mlx/backend/metal/eval.cpp print it
+    > kIOGPUCommandBufferCallbackErrorOutOfMemory
+    > Insufficient Memory (IOAF code 8)
+    mark ggml <- "ggml" "llama"
+trt-tactic | TensorRT | role=soft
+    = While it builds an engine, TensorRT tries ways to compute a layer, and leaves out one that needs too much.
+    in TensorRT, the builder
+    > Requested amount of GPU memory ({number} bytes) could not be allocated
+    > user allocator error allocating {number}-byte buffer
+    > Tactic Device request: {size} Available: {size}
+    requested: workspace of one way to compute a layer <- "GPU memory ({number} bytes)" "allocating {number}-byte"
+        "Tactic Device request: {size}"
+    available: what the builder may use, as it counts it <- "Tactic Device request: {skip} Available: {size}"
+trt-skipped | TensorRT | role=retry
+    = The builder left out a way to compute a layer: the failure before is none.
+    in TensorRT, the builder
+    > Skipping tactic {number} due to insufficient memory
+    > Skipping tactic {number} due to insuficient memory
+trt-build | TensorRT | role=after_all
+    = The builder found no way to compute a layer, after it left out some that need too much: no engine was built.
+        Without such lines before it, memory is not the reason, and bfcviz leaves it out.
+    in TensorRT, the builder, Error Code 10
+    > Could not find any implementation for node
+    mark after_all <- "Could not find"
+trt-memory | TensorRT
+    = The driver refused memory for an engine, its weights or its workspace.
+    in TensorRT, virtualMemoryBuffer.cpp, safeRuntime.cpp
+    > Error Code 2: OutOfMemory
+    > DefaultAllocator::allocate: 2 (out of memory)
+    > Cuda Error in allocate: 2 (out of memory)
+    > Requested amount of memory ({number} bytes) could not be allocated
+    > OutOfMemory Error in allocate: 0
+    > Error Code 2: out of Memory (Requested size was {number} bytes
+    requested: bytes that the driver refused <- "Requested size was {number} bytes"
+        "Requested amount of memory ({number} bytes)"
+cuda-shared | Triton | family=kernel
+    = A kernel needs more of the memory inside a multiprocessor than there is. The memory of the device has nothing to
+        do with it.
+    in triton/runtime/errors.py
+    > out of resource: shared memory, Required: {number}
+    > out of resource: shared memory Required: {number}
+    > out of resource: triton_{word} Required: {number}
+    requested: bytes of shared memory that the kernel needs <- "Required: {number}"
+    limit: bytes that a kernel may use <- "Hardware limit: {number}" "Hardware limitation: {number}"
+    mark on_chip <- "out of resource"
+    mark soft <- "_inductor/select_algorithm.py:"
+cuda-shared-call | CUDA | family=kernel weak
+    = A kernel of a library needs more of the memory inside a multiprocessor than there is. The memory of the device
+        has nothing to do with it.
+    in tiny-cuda-nn; tvm/src/runtime/cuda/cuda_module.cc; ptxas
+    > insufficient shared memory available on the GPU
+    > set the allowed dynamic shared memory size to {number}
+    > uses too much shared data ({number} bytes, {number} max)
+    requested: bytes of shared memory that the kernel needs <- "memory size to {number}" "shared data ({amount}"
+        "shared data ({number} bytes"
+    limit: bytes that a kernel may use <- "bytes, {amount} max" "bytes, {number} max"
+    mark on_chip <- "shared"
+cuda-shared-skipped | PyTorch Inductor | role=retry family=kernel within=6
+    = The compiler of PyTorch tries ways to compute a kernel, and left out the one of the line before: the failure
+        before is none.
+    in torch/_inductor/select_algorithm.py
+    > Ignoring this choice.
+cuda-shared-none | PyTorch Inductor | role=after_all family=kernel
+    = The compiler of PyTorch left out every way to compute a kernel. Without such lines before it, bfcviz leaves it
+        out.
+    in torch/_inductor/select_algorithm.py, NoValidChoicesError
+    > No choices to select
+    mark after_all <- "No choices"
+host-worker | PyTorch CPU
+    = The system ended a process that loads data: `Killed` because system memory ran out, `Bus error` because
+        /dev/shm, which the workers share, is full.
+    in torch/utils/data/dataloader.py
+    > DataLoader worker (pid {number}) is killed by signal: Killed
+    > DataLoader worker (pid {number}) is killed by signal: Bus error
+    > Unexpected bus error encountered in worker
+    mark host <- "orker"
+    mark shared_memory <- "Bus error" "bus error"
+host-signal | Linux | behind=240 weak
+    = A process was ended by SIGKILL, which it cannot catch: by the system because system memory ran out, by a limit
+        of a container or a batch system, by its launcher, or by a person.
+    in torch/distributed/elastic, deepspeed/launcher/launch.py
+    > exitcode: -9
+    > exitcode : -9
+    > return code = -9
+    > Signal 9 (SIGKILL) received
+    mark host <- "9"
+    rank <- "Root Cause (first observed failure): [{skip}]: time : {word} host : {word} rank : {number} (local_rank"
+host-numpy | NumPy
+    = System memory was refused, not GPU memory.
+    in numpy/_core/_exceptions.py
+    > Unable to allocate {size} for an array with shape
+    > Unable to allocate {size} for array with
+    > Unable to allocate array with shape (
+    requested: bytes of the array <- "Unable to allocate {size}"
+    mark host <- "allocate"
+host-library | oneMKL
+    = System memory was refused, not GPU memory.
+    in programs on oneMKL
+    > mkl_malloc: failed to allocate memory
+    mark host <- "mkl_malloc"
+host-paging | Windows | behind=200 weak host
+    = Windows refused system memory: what all programs asked for is as much as memory and page file together.
+    in Windows, ERROR_COMMITMENT_LIMIT (1455)
+    > paging file is too small for this operation to complete
+    > WinError 1455
+    > diagnosed a low virtual memory condition
+    > (os error 1455)
+    requested: bytes of the request <- "Ran out of memory allocating {number}"
+    process_in_use: address space of the largest process <- "({skip}) consumed {number} bytes"
+host-killed | Linux
+    = The system killed a process because system memory, not GPU memory, ran out.
+    in mm/oom_kill.c
+    > Out of memory: Kill
+    > Memory cgroup out of memory: Kill
+    > oom-kill:constraint
+    > Killed process {number} ({word}) total-vm
+    process_in_use: system memory of the killed process <- "anon-rss:{size}"
+    mark host <- "ill" "oom" "total-vm"
+    mark cgroup <- "emory cgroup" "CONSTRAINT_MEMCG"
+host-python | Python | place=traceback weak
+    = System memory was refused, not GPU memory. There is no number in the text.
+    in Python, MemoryError without a text
+    > {start}MemoryError{end}
+    mark host <- "MemoryError"
+host-program | Program on the CPU | host
+    = System memory was refused to a program or a library.
+    in Rust (alloc::handle_alloc_error), opencv/modules/core/src/alloc.cpp, dynet/aligned-mem-pool.h, LightGBM,
+        arrow/memory_pool.cc, R, MATLAB, OneFlow, Spark RAPIDS, ND4J, LAMMPS, NVIDIA's Fortran, TensorFlow Lite
+    > memory allocation of {number} bytes failed
+    > (-4:Insufficient memory) Failed to allocate {number} bytes
+    > Insufficient memory (Failed to allocate {number} bytes)
+    > CPU memory allocation failed n={number}
+    > out of memory allocating {number} bytes after a total of
+    > LightGBMError: Out of Host Memory
+    > ArrowMemoryError: malloc of size {number} failed
+    > ArrowMemoryError: realloc of size {number} failed
+    > cannot allocate vector of size {size}
+    > Out of memory. Type "help memory" for your options
+    > ({size}) array exceeds maximum array size preference ({size})
+    > CPU can't allocate memory. Tried to allocate {size}
+    > CPU OutOfMemory: could not split inputs and retry
+    > rapids.jni.CpuSplitAndRetryOOM
+    > rapids.jni.CpuRetryOOM
+    > Can't allocate [HOST] memory
+    > Failed to allocate {number} bytes for array
+    > Failed to reallocate {number} bytes for array
+    > ALLOCATE: {number} bytes requested; not enough memory
+    > program executable - Out of host memory
+    > failed: CL_OUT_OF_HOST_MEMORY
+    > error: CL_OUT_OF_HOST_MEMORY
+    > error CL_OUT_OF_HOST_MEMORY
+    > (CL_OUT_OF_HOST_MEMORY)
+    requested: bytes of the request <- "allocation of {number} bytes" "Failed to allocate {number} bytes"
+        "Failed to reallocate {number} bytes" "failed n={number}" "allocating {number} bytes after"
+        "alloc of size {number} failed" "vector of size {size}" "({size}) array exceeds" "Tried to allocate {size}"
+        "ALLOCATE: {number} bytes"
+    limit: the largest array that is allowed <- "array size preference ({size})"
+nvidia-smi | NVIDIA driver | role=before family=
+    = The driver's table of devices and processes: what is in use now, not at the moment of a failure.
+    in nvidia-smi
+    > NVIDIA-SMI {number}
+    mark table <- "NVIDIA-SMI"
+""")
 
-_HOST: Final = {"": "host"}
 
-HOST: Final = (
-    Message(
-        "host-sigkill",
-        "Linux",
-        "A process was ended by SIGKILL, which it cannot catch.",
-        (
-            "died with <Signals.SIGKILL: 9>",
-            "terminated with signal SIGKILL",
-            "terminated by signal 9",
-            "SIGKILL(-9)",
-            "terminated: signal: killed",
-            "zsh: killed ",
-            "line {number}: {number} Killed ",
-            "exited on signal 9 (Killed)",
-            "Killed signal terminated program",
-            "Negsignal.SIGKILL",
-            "was killed by signal 9",
-            "terminated by signal SIGKILL",
-            "code=killed, status=9/KILL",
-            "task {number}: Killed",
-            "tasks {word}: Killed",
-            "KILLED BY SIGNAL: 9 (Killed)",
-            "EXIT STRING: Killed (signal 9)",
-        ),
-        "Python's subprocess, torch/multiprocessing/spawn.py, joblib, Ollama, time, shells, Open MPI, MPICH, gcc, "
-        "Airflow, Dask, systemd, srun",
-        marks={**_HOST, "signal terminated program": "compiler"},
-        behind=120,
-        rank=("process rank {number} with PID", "task {number}: Killed", "RANK {number} PID"),
-        is_weak=True,
-    ),
-    Message(
-        "host-exit",
-        "Linux",
-        "Exit code 137 is 128 + 9: a process was ended by SIGKILL, which it cannot catch.",
-        (
-            "Exit Code: 137",
-            "exited with code 137",
-            "exited with exit code 137",
-            "terminated with exit code 137",
-            "completed with exit code 137",
-            "finished with exit code 137",
-            "exit status 137",
-            "exit code (137)",
-            "exit status (137)",
-            "exitCode{sep}137",
-            "exit_status{sep}137",
-            "non-zero exit (137)",
-            "] Error 137",
-        ),
-        "kubectl, docker, make, PyCharm, GitHub Actions, Grid Engine's qacct",
-        marks=_HOST,
-        is_weak=True,
-        is_alone=True,
-    ),
-    Message(
-        "host-shell",
-        "Linux",
-        "The shell says that a program was ended by SIGKILL, which it cannot catch.",
-        ("{start}Killed{end}",),
-        "bash, sh",
-        marks=_HOST,
-        is_weak=True,
-        place="last",
-    ),
-    Message(
-        "host-slurm",
-        "Slurm",
-        "The job, or a step of it, reached its limit of system memory, and the system ended processes of it. It is not "
-        "GPU memory.",
-        (
-            "Detected {count} oom-kill event",
-            "Detected {count} oom_kill event",
-            "exceeded memory limit ({number} > {number}), being killed",
-            "task {number}: Out Of Memory",
-            "tasks {word}: Out Of Memory",
-            "OUT_OF_MEMORY (exit code",
-            "OUT_OF_ME+",
-            "|OUT_OF_MEMORY|",
-            "JobState=OUT_OF_MEMORY",
-        ),
-        "slurmstepd, srun, seff, sacct, scontrol",
-        numbers=(
-            Number("memory_used", "what the job used", ("exceeded memory limit ({number}",), unit="K"),
-            Number("memory_total", "its limit", ("> {number}), being killed",), unit="K"),
-        ),
-        marks=_HOST,
-        rank=("task {number}: Out Of Memory",),
-    ),
-    Message(
-        "usage-slurm",
-        "Slurm",
-        "What a job used of system memory, as Slurm sampled it, and what it asked for.",
-        ("Memory Utilized: {size}", "{start}JobID {skip}{skip}{skip}MaxRSS", "{start}JobID|"),
-        "seff, sacct",
-        role=Role.BEFORE,
-        family="host",
-        numbers=(
-            Number("memory_used", "system memory that the job used", ("Memory Utilized: {size}",)),
-            Number("memory_total", "what it asked for", ("Memory Efficiency: {skip} of {size}",)),
-        ),
-    ),
-    Message(
-        "usage-grid",
-        "Grid Engine",
-        "What a job used of address space, and the limit that it was given for it.",
-        ("maxvmem {size}",),
-        "qacct",
-        role=Role.BEFORE,
-        family="host",
-        numbers=(
-            Number("memory_used", "address space that the job used", ("maxvmem {bytes}", "maxvmem {size}")),
-            Number("memory_total", "its limit, of each slot (h_vmem)", ("h_vmem={size}",)),
-        ),
-    ),
-    Message(
-        "host-slurm-limit",
-        "Slurm",
-        "A step reached its limit of system memory, which is not GPU memory, at some point. What the system keeps of "
-        "files counts there, too, so that the step may have ended well.",
-        ("Exceeded step memory limit at some point", "Exceeded job memory limit at some point"),
-        "slurmstepd (until 2018)",
-        marks=_HOST,
-        is_weak=True,
-    ),
-    Message(
-        "host-pbs",
-        "PBS",
-        "The job reached its limit of system memory, and PBS ended it. It is not GPU memory.",
-        ("PBS: job killed: mem {number}kb exceeded limit {number}kb",),
-        "pbs_mom",
-        numbers=(
-            Number("memory_used", "what the job used", ("killed: mem {size} exceeded",)),
-            Number("memory_total", "its limit", ("exceeded limit {size}",)),
-        ),
-        marks=_HOST,
-    ),
-    Message(
-        "host-lsf",
-        "LSF",
-        "The job reached its limit of system memory, and LSF ended it. It is not GPU memory.",
-        ("TERM_MEMLIMIT: job killed after reaching LSF memory usage limit",),
-        "bjobs, bhist, the mail of LSF",
-        marks=_HOST,
-    ),
-    Message(
-        "host-systemd",
-        "systemd",
-        "The system ended a process of a unit because system memory, or what the unit or a group above it may use of "
-        "it, ran out. It is not GPU memory.",
-        ("A process of this unit has been killed by the OOM killer", "Failed with result 'oom-kill'"),
-        "systemd/src/core/unit.c",
-        marks=_HOST,
-        behind=160,
-    ),
-    Message(
-        "host-kubernetes",
-        "Kubernetes",
-        "A container reached its limit of system memory, or its node ran low on it, and the container was ended. It is "
-        "not GPU memory.",
-        (
-            "Reason{sep}OOMKilled",
-            "reason{sep}OOMKilled",
-            "{number}/{number} OOMKilled",
-            "The node was low on resource: memory",
-        ),
-        "kubectl describe pod, kubectl get pods, the kubelet",
-        marks=_HOST,
-    ),
-    Message(
-        "host-docker",
-        "Docker",
-        "A container reached its limit of system memory, and the system ended it. It is not GPU memory.",
-        ("OOMKilled{sep}true",),
-        "docker inspect",
-        marks=_HOST,
-    ),
-    Message(
-        "host-ray",
-        "Ray",
-        "A node ran low on system memory, and Ray ended workers on it. It is not GPU memory.",
-        (
-            "was killed due to the node running low on memory",
-            "{count} Workers (tasks / actors) killed due to memory pressure",
-        ),
-        "ray/src/ray/raylet/node_manager.cc",
-        numbers=(
-            Number("process_in_use", "system memory of the worker", ("memory used={size}",)),
-            Number("memory_used", "system memory in use on the node", ("running was {size} /",)),
-            Number("memory_total", "all system memory of the node", ("running was {skip} / {size} (",)),
-            Number("killed_workers", "workers that were ended", ("{count} Workers (tasks",)),
-        ),
-        marks=_HOST,
-    ),
-    Message(
-        "host-ray-lost",
-        "Ray",
-        "A worker of Ray ended without a word: most often because system memory, or the limit of a container, ran out; "
-        "`ray stop` and a crash of the program say the same.",
-        ("Worker unexpectedly exits with a connection error code",),
-        "ray/src/ray/raylet/node_manager.cc",
-        marks=_HOST,
-        is_weak=True,
-    ),
-    Message(
-        "host-yarn",
-        "YARN",
-        "A container reached its limit of system memory, and YARN ended it. It is not GPU memory.",
-        (
-            "killed by YARN for exceeding memory limits",
-            "killed by YARN for exceeding physical memory limits",
-            "running beyond physical memory limits",
-        ),
-        "hadoop-yarn, ContainersMonitorImpl; Spark",
-        numbers=(
-            Number("memory_used", "what the container used", ("{size} of {skip} physical memory used",)),
-            Number("memory_total", "its limit", ("of {size} physical memory used",)),
-        ),
-        marks=_HOST,
-    ),
-    Message(
-        "host-dask",
-        "Dask",
-        "A worker reached its limit of system memory, and its nanny ended it and starts another. It is not GPU memory.",
-        ("exceeded {number}% memory budget",),
-        "distributed/worker_memory.py",
-        marks=_HOST,
-    ),
-    Message(
-        "host-dask-lost",
-        "Dask",
-        "Each worker that ran this task died: most often because system memory, or the limit of a worker, ran out; a "
-        "crash of the program says the same.",
-        ("different workers, but all those workers died",),
-        "distributed/scheduler.py, KilledWorker",
-        marks=_HOST,
-        is_weak=True,
-    ),
-    Message(
-        "host-oomd",
-        "systemd-oomd",
-        "systemd-oomd ended a group of processes because system memory and swap ran low. It is not GPU memory.",
-        (
-            "due to memory used ({number}) / total ({number})",
-            "due to memory pressure for {word} being {number}%",
-            "systemd-oomd killed {count} process(es) in this unit",
-        ),
-        "systemd/src/oom/oomd-manager.c",
-        numbers=(
-            Number("memory_used", "system memory in use", ("memory used ({number})",)),
-            Number("memory_total", "all system memory", ("memory used ({skip}) / total ({number})",)),
-        ),
-        marks=_HOST,
-    ),
-    Message(
-        "host-colab",
-        "Colab",
-        "The session used all system memory of its machine, and was ended. It is not GPU memory.",
-        ("session crashed after using all available RAM",),
-        "Google Colab",
-        marks=_HOST,
-    ),
-    Message(
-        "host-kaggle",
-        "Kaggle",
-        "The notebook used all system memory of its machine, and was started again. It is not GPU memory.",
-        ("Your notebook tried to allocate more memory than is available",),
-        "Kaggle",
-        marks=_HOST,
-    ),
-    Message(
-        "host-jupyter",
-        "Jupyter",
-        "The process behind a notebook ended without a word: most often the system ended it because system memory, not "
-        "GPU memory, ran out; a crash of a library says the same.",
-        ("The kernel appears to have died", "The kernel for {word} appears to have died"),
-        "Jupyter",
-        marks=_HOST,
-        is_weak=True,
-    ),
-    Message(
-        "host-invoked",
-        "Linux",
-        "A program asked for system memory, none was left in the machine or in its container, and the system chose a "
-        "process to end, which a later line names (Killed process). It is not GPU memory.",
-        ("invoked oom-killer:",),
-        "mm/oom_kill.c",
-        marks=_HOST,
-        is_weak=True,
-    ),
-    Message(
-        "host-shared",
-        "Linux",
-        "Shared memory (/dev/shm) is full: not GPU memory. A container has 64 MiB of it where nothing else is set.",
-        (
-            "unable to write to file </torch{word} No space left on device",
-            "unable to resize file </torch{word} to the right size: No space left on device",
-            "unable to open shared memory object </torch{word} in read-write mode: No space left on device",
-            "failed to extend /dev/shm/{word} to {number} bytes, error: No space left on device",
-        ),
-        "aten/src/ATen/MapAllocator.cpp; nccl/src/misc/shmutils.cc",
-        numbers=(Number("requested", "bytes of a buffer of NCCL", ("to {number} bytes, error",)),),
-        marks={"": "host", "No space": "shared_memory"},
-    ),
-    Message(
-        "host-mapping",
-        "Linux",
-        "The system refused memory to the process (error 12): system memory ran out, or a limit of the process or of "
-        "its container on address space, or on the number of its mappings. It is not GPU memory.",
-        (
-            "unable to mmap {number} bytes from file {word} Cannot allocate memory (12)",
-            "[Errno 12] Cannot allocate memory",
-            "Cannot allocate memory (os error 12)",
-            "code: 12, kind: OutOfMemory",
-            "fork: Cannot allocate memory",
-        ),
-        "Linux, ENOMEM; aten/src/ATen/MapAllocator.cpp; Rust (safetensors, tokenizers, Polars)",
-        numbers=(Number("requested", "bytes of the mapping", ("unable to mmap {number} bytes",)),),
-        marks=_HOST,
-        is_weak=True,
-    ),
-    Message(
-        "host-nvidia",
-        "NVIDIA driver",
-        "The driver in the kernel was refused memory: most often system memory, from which it also takes tables for "
-        "the GPU; on a device that shares the memory of the system, the same memory.",
-        ("Out of memory [NV_ERR_NO_MEMORY]",),
-        "open-gpu-kernel-modules",
-        marks=_HOST,
-        is_weak=True,
-    ),
-    Message(
-        "host-java",
-        "Java",
-        "The program reached a limit of system memory that it keeps to: the heap of the virtual machine, or, with "
-        "JavaCPP, what all its memory may be. It is not GPU memory.",
-        (
-            "OutOfMemoryError: Java heap space",
-            "OutOfMemoryError: GC overhead limit exceeded",
-            "Physical memory usage is too high: physicalBytes ({size}) > maxPhysicalBytes ({size})",
-            "OutOfMemoryError: Cannot allocate new {word} totalBytes",
-        ),
-        "OpenJDK; javacpp/Pointer.java",
-        numbers=(
-            Number("memory_used", "what the process uses", ("physicalBytes ({size})",)),
-            Number("memory_total", "its limit", ("maxPhysicalBytes ({size})",)),
-        ),
-        marks=_HOST,
-    ),
-    Message(
-        "host-javascript",
-        "JavaScript",
-        "The heap of JavaScript reached the limit of system memory that Node.js or the browser keeps to, or one array "
-        "is larger than it allows for any. It is not GPU memory.",
-        ("JavaScript heap out of memory", "RangeError: Array buffer allocation failed"),
-        "node/src/node_errors.cc; v8",
-        marks=_HOST,
-    ),
-    Message(
-        "host-duckdb",
-        "DuckDB",
-        "DuckDB reached the limit of system memory that it keeps to (memory_limit, 80 % of it where nothing else is "
-        "set), or, after `bad allocation`, the system refused memory. It is not GPU memory.",
-        (
-            "Out of Memory Error: failed to allocate data of size {size}",
-            "Out of Memory Error: could not allocate block of",
-            "Out of Memory Error: failed to allocate block of",
-            "Out of Memory Error: failed to pin block of",
-        ),
-        "duckdb/src/storage/standard_buffer_manager.cpp",
-        numbers=(
-            Number(
-                "requested",
-                "bytes of the request",
-                ("data of size {size}", "block of size {size}", "block of {size}"),
-            ),
-            Number("memory_used", "in use of the limit", ("({size}/{skip} used)",)),
-            Number("memory_total", "the limit (memory_limit)", ("/{size} used)",)),
-        ),
-        marks=_HOST,
-    ),
-    Message(
-        "host-r-limit",
-        "R",
-        "R reached the limit of system memory that it keeps to. It is not GPU memory.",
-        (
-            "vector memory exhausted (limit reached?)",
-            "vector memory limit of {size} reached",
-            "Reached total allocation of {size}: see help(memory.size)",
-        ),
-        "R, src/main/memory.c",
-        numbers=(
-            Number("memory_total", "its limit", ("memory limit of {size}", "total allocation of {size}")),
-        ),
-        marks=_HOST,
-    ),
-    Message(
-        "host-cpp",
-        "C++",
-        "A program in C++, or a library, was refused memory: most often system memory; some libraries say the same of "
-        "memory of the GPU. There is no number in the text.",
-        ("instance of 'std::bad_alloc'", "{start}MemoryError: std::bad_alloc{end}"),
-        "C++, std::bad_alloc",
-        marks=_HOST,
-        is_weak=True,
-    ),
-)
+HOST: Final = messages_of(r"""
+host-sigkill | Linux | behind=120 weak host
+    = A process was ended by SIGKILL, which it cannot catch.
+    in Python's subprocess, torch/multiprocessing/spawn.py, joblib, Ollama, time, shells, Open MPI, MPICH, gcc,
+        Airflow, Dask, systemd, srun
+    > died with <Signals.SIGKILL: 9>
+    > terminated with signal SIGKILL
+    > terminated by signal 9
+    > SIGKILL(-9)
+    > terminated: signal: killed
+    > zsh: killed
+    > line {number}: {number} Killed
+    > exited on signal 9 (Killed)
+    > Killed signal terminated program
+    > Negsignal.SIGKILL
+    > was killed by signal 9
+    > terminated by signal SIGKILL
+    > code=killed, status=9/KILL
+    > task {number}: Killed
+    > tasks {word}: Killed
+    > KILLED BY SIGNAL: 9 (Killed)
+    > EXIT STRING: Killed (signal 9)
+    mark compiler <- "signal terminated program"
+    rank <- "process rank {number} with PID" "task {number}: Killed" "RANK {number} PID"
+host-exit | Linux | weak alone host
+    = Exit code 137 is 128 + 9: a process was ended by SIGKILL, which it cannot catch.
+    in kubectl, docker, make, PyCharm, GitHub Actions, Grid Engine's qacct
+    > Exit Code: 137
+    > exited with code 137
+    > exited with exit code 137
+    > terminated with exit code 137
+    > completed with exit code 137
+    > finished with exit code 137
+    > exit status 137
+    > exit code (137)
+    > exit status (137)
+    > exitCode{sep}137
+    > exit_status{sep}137
+    > non-zero exit (137)
+    > ] Error 137
+host-shell | Linux | place=last weak host
+    = The shell says that a program was ended by SIGKILL, which it cannot catch.
+    in bash, sh
+    > {start}Killed{end}
+host-slurm | Slurm | host
+    = The job, or a step of it, reached its limit of system memory, and the system ended processes of it. It is not
+        GPU memory.
+    in slurmstepd, srun, seff, sacct, scontrol
+    > Detected {count} oom-kill event
+    > Detected {count} oom_kill event
+    > exceeded memory limit ({number} > {number}), being killed
+    > task {number}: Out Of Memory
+    > tasks {word}: Out Of Memory
+    > OUT_OF_MEMORY (exit code
+    > OUT_OF_ME+
+    > |OUT_OF_MEMORY|
+    > JobState=OUT_OF_MEMORY
+    memory_used[K]: what the job used <- "exceeded memory limit ({number}"
+    memory_total[K]: its limit <- "> {number}), being killed"
+    rank <- "task {number}: Out Of Memory"
+usage-slurm | Slurm | role=before family=host
+    = What a job used of system memory, as Slurm sampled it, and what it asked for.
+    in seff, sacct
+    > Memory Utilized: {size}
+    > {start}JobID {skip}{skip}{skip}MaxRSS
+    > {start}JobID|
+    memory_used: system memory that the job used <- "Memory Utilized: {size}"
+    memory_total: what it asked for <- "Memory Efficiency: {skip} of {size}"
+usage-grid | Grid Engine | role=before family=host
+    = What a job used of address space, and the limit that it was given for it.
+    in qacct
+    > maxvmem {size}
+    memory_used: address space that the job used <- "maxvmem {bytes}" "maxvmem {size}"
+    memory_total: its limit, of each slot (h_vmem) <- "h_vmem={size}"
+host-slurm-limit | Slurm | weak host
+    = A step reached its limit of system memory, which is not GPU memory, at some point. What the system keeps of
+        files counts there, too, so that the step may have ended well.
+    in slurmstepd (until 2018)
+    > Exceeded step memory limit at some point
+    > Exceeded job memory limit at some point
+host-pbs | PBS | host
+    = The job reached its limit of system memory, and PBS ended it. It is not GPU memory.
+    in pbs_mom
+    > PBS: job killed: mem {number}kb exceeded limit {number}kb
+    memory_used: what the job used <- "killed: mem {size} exceeded"
+    memory_total: its limit <- "exceeded limit {size}"
+host-lsf | LSF | host
+    = The job reached its limit of system memory, and LSF ended it. It is not GPU memory.
+    in bjobs, bhist, the mail of LSF
+    > TERM_MEMLIMIT: job killed after reaching LSF memory usage limit
+host-systemd | systemd | behind=160 host
+    = The system ended a process of a unit because system memory, or what the unit or a group above it may use of it,
+        ran out. It is not GPU memory.
+    in systemd/src/core/unit.c
+    > A process of this unit has been killed by the OOM killer
+    > Failed with result 'oom-kill'
+host-kubernetes | Kubernetes | host
+    = A container reached its limit of system memory, or its node ran low on it, and the container was ended. It is
+        not GPU memory.
+    in kubectl describe pod, kubectl get pods, the kubelet
+    > Reason{sep}OOMKilled
+    > reason{sep}OOMKilled
+    > {number}/{number} OOMKilled
+    > The node was low on resource: memory
+host-docker | Docker | host
+    = A container reached its limit of system memory, and the system ended it. It is not GPU memory.
+    in docker inspect
+    > OOMKilled{sep}true
+host-ray | Ray | host
+    = A node ran low on system memory, and Ray ended workers on it. It is not GPU memory.
+    in ray/src/ray/raylet/node_manager.cc
+    > was killed due to the node running low on memory
+    > {count} Workers (tasks / actors) killed due to memory pressure
+    process_in_use: system memory of the worker <- "memory used={size}"
+    memory_used: system memory in use on the node <- "running was {size} /"
+    memory_total: all system memory of the node <- "running was {skip} / {size} ("
+    killed_workers: workers that were ended <- "{count} Workers (tasks"
+host-ray-lost | Ray | weak host
+    = A worker of Ray ended without a word: most often because system memory, or the limit of a container, ran out;
+        `ray stop` and a crash of the program say the same.
+    in ray/src/ray/raylet/node_manager.cc
+    > Worker unexpectedly exits with a connection error code
+host-yarn | YARN | host
+    = A container reached its limit of system memory, and YARN ended it. It is not GPU memory.
+    in hadoop-yarn, ContainersMonitorImpl; Spark
+    > killed by YARN for exceeding memory limits
+    > killed by YARN for exceeding physical memory limits
+    > running beyond physical memory limits
+    memory_used: what the container used <- "{size} of {skip} physical memory used"
+    memory_total: its limit <- "of {size} physical memory used"
+host-dask | Dask | host
+    = A worker reached its limit of system memory, and its nanny ended it and starts another. It is not GPU memory.
+    in distributed/worker_memory.py
+    > exceeded {number}% memory budget
+host-dask-lost | Dask | weak host
+    = Each worker that ran this task died: most often because system memory, or the limit of a worker, ran out; a
+        crash of the program says the same.
+    in distributed/scheduler.py, KilledWorker
+    > different workers, but all those workers died
+host-oomd | systemd-oomd | host
+    = systemd-oomd ended a group of processes because system memory and swap ran low. It is not GPU memory.
+    in systemd/src/oom/oomd-manager.c
+    > due to memory used ({number}) / total ({number})
+    > due to memory pressure for {word} being {number}%
+    > systemd-oomd killed {count} process(es) in this unit
+    memory_used: system memory in use <- "memory used ({number})"
+    memory_total: all system memory <- "memory used ({skip}) / total ({number})"
+host-colab | Colab | host
+    = The session used all system memory of its machine, and was ended. It is not GPU memory.
+    in Google Colab
+    > session crashed after using all available RAM
+host-kaggle | Kaggle | host
+    = The notebook used all system memory of its machine, and was started again. It is not GPU memory.
+    in Kaggle
+    > Your notebook tried to allocate more memory than is available
+host-jupyter | Jupyter | weak host
+    = The process behind a notebook ended without a word: most often the system ended it because system memory, not
+        GPU memory, ran out; a crash of a library says the same.
+    in Jupyter
+    > The kernel appears to have died
+    > The kernel for {word} appears to have died
+host-invoked | Linux | weak host
+    = A program asked for system memory, none was left in the machine or in its container, and the system chose a
+        process to end, which a later line names (Killed process). It is not GPU memory.
+    in mm/oom_kill.c
+    > invoked oom-killer:
+host-shared | Linux | host
+    = Shared memory (/dev/shm) is full: not GPU memory. A container has 64 MiB of it where nothing else is set.
+    in aten/src/ATen/MapAllocator.cpp; nccl/src/misc/shmutils.cc
+    > unable to write to file </torch{word} No space left on device
+    > unable to resize file </torch{word} to the right size: No space left on device
+    > unable to open shared memory object </torch{word} in read-write mode: No space left on device
+    > failed to extend /dev/shm/{word} to {number} bytes, error: No space left on device
+    requested: bytes of a buffer of NCCL <- "to {number} bytes, error"
+    mark shared_memory <- "No space"
+host-mapping | Linux | weak host
+    = The system refused memory to the process (error 12): system memory ran out, or a limit of the process or of its
+        container on address space, or on the number of its mappings. It is not GPU memory.
+    in Linux, ENOMEM; aten/src/ATen/MapAllocator.cpp; Rust (safetensors, tokenizers, Polars)
+    > unable to mmap {number} bytes from file {word} Cannot allocate memory (12)
+    > [Errno 12] Cannot allocate memory
+    > Cannot allocate memory (os error 12)
+    > code: 12, kind: OutOfMemory
+    > fork: Cannot allocate memory
+    requested: bytes of the mapping <- "unable to mmap {number} bytes"
+host-nvidia | NVIDIA driver | weak host
+    = The driver in the kernel was refused memory: most often system memory, from which it also takes tables for the
+        GPU; on a device that shares the memory of the system, the same memory.
+    in open-gpu-kernel-modules
+    > Out of memory [NV_ERR_NO_MEMORY]
+host-java | Java | host
+    = The program reached a limit of system memory that it keeps to: the heap of the virtual machine, or, with
+        JavaCPP, what all its memory may be. It is not GPU memory.
+    in OpenJDK; javacpp/Pointer.java
+    > OutOfMemoryError: Java heap space
+    > OutOfMemoryError: GC overhead limit exceeded
+    > Physical memory usage is too high: physicalBytes ({size}) > maxPhysicalBytes ({size})
+    > OutOfMemoryError: Cannot allocate new {word} totalBytes
+    memory_used: what the process uses <- "physicalBytes ({size})"
+    memory_total: its limit <- "maxPhysicalBytes ({size})"
+host-javascript | JavaScript | host
+    = The heap of JavaScript reached the limit of system memory that Node.js or the browser keeps to, or one array is
+        larger than it allows for any. It is not GPU memory.
+    in node/src/node_errors.cc; v8
+    > JavaScript heap out of memory
+    > RangeError: Array buffer allocation failed
+host-duckdb | DuckDB | host
+    = DuckDB reached the limit of system memory that it keeps to (memory_limit, 80 % of it where nothing else is set),
+        or, after `bad allocation`, the system refused memory. It is not GPU memory.
+    in duckdb/src/storage/standard_buffer_manager.cpp
+    > Out of Memory Error: failed to allocate data of size {size}
+    > Out of Memory Error: could not allocate block of
+    > Out of Memory Error: failed to allocate block of
+    > Out of Memory Error: failed to pin block of
+    requested: bytes of the request <- "data of size {size}" "block of size {size}" "block of {size}"
+    memory_used: in use of the limit <- "({size}/{skip} used)"
+    memory_total: the limit (memory_limit) <- "/{size} used)"
+host-r-limit | R | host
+    = R reached the limit of system memory that it keeps to. It is not GPU memory.
+    in R, src/main/memory.c
+    > vector memory exhausted (limit reached?)
+    > vector memory limit of {size} reached
+    > Reached total allocation of {size}: see help(memory.size)
+    memory_total: its limit <- "memory limit of {size}" "total allocation of {size}"
+host-cpp | C++ | weak host
+    = A program in C++, or a library, was refused memory: most often system memory; some libraries say the same of
+        memory of the GPU. There is no number in the text.
+    in C++, std::bad_alloc
+    > instance of 'std::bad_alloc'
+    > {start}MemoryError: std::bad_alloc{end}
+""")
 """Texts of which what they mean is all that there is to say; of a weak one it is only likely."""
 
 BY_SIGNAL: Final = frozenset({"host-signal", "host-sigkill", "host-exit", "host-shell"})
@@ -1048,1060 +657,562 @@ KILLED: Final = re.compile(
 # ------------------------------------------------------------------------------
 # ggml, and the programs on it (llama.cpp, whisper.cpp, Ollama, LM Studio): what they print when memory runs out.
 
-GGML: Final = (
-    Message(
-        "ggml-buffer",
-        "llama.cpp",
-        "A buffer was refused. Weights, KV cache and compute buffers are one buffer each and device.",
-        (
-            "allocating {number} MiB on device {number}:",
-            "failed to allocate {word} buffer of size {number}",
-            "failed to allocate buffer of size {number}",
-            "Device memory allocation of size {number} failed",
-            "unable to allocate {word} buffer",
-            "failed to allocate buffer, size = {number} MiB",
-            "failed to allocate compute buffers",
-            "failed to allocate buffer for kv cache",
-            "ggml_aligned_malloc: insufficient memory",
-            "can't allocate {number} Bytes of memory on device",
-            'GGML_ASSERT: {skip}{skip}{skip}NULL && "failed to allocate buffer"',
-        ),
-        "ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp, ggml-sycl.cpp, ggml-metal.m; "
-        "src/llama-context.cpp",
-        numbers=(
-            Number(
-                "requested",
-                "the whole buffer",
-                (
-                    "buffer of size {number}",
-                    "allocation of size {number} failed",
-                    "can't allocate {number} Bytes",
-                ),
-            ),
-            Number(
-                "requested_printed",
-                "the same, rounded",
-                (
-                    "allocating {number} MiB",
-                    "buffer, size = {number} MiB",
-                    "attempted to allocate {number} MB",
-                ),
-                unit="M",
-            ),
-        ),
-        device=(
-            "on device {number}:",
-            *(f"allocate {name}{{number}} buffer" for name in ("CUDA", "ROCm", "Vulkan", "SYCL")),
-        ),
-        marks={
-            **dict.fromkeys(
-                (
-                    "cpu_buffer_type",
-                    "ggml_aligned_malloc",
-                    "allocate CPU buffer",
-                    'NULL && "failed',
-                    "_Host buffer",
-                ),
-                "host",
-            ),
-            "Bytes of memory on device": "sycl",
-            **dict.fromkeys(("compute", "graph_reserve", "gallocr_reserve", "sched_reserve"), "compute"),
-            **dict.fromkeys(("kv cache", "kv_cache"), "kv"),
-            **dict.fromkeys(("load_tensors", "alloc_tensor_range", "loading model", "llm_load"), "weights"),
-            "model buffer size =": "given_weights",
-            "exceeds device memory allocation limit": "one_buffer",
-        },
-        behind=120,
-    ),
-    Message(
-        "ggml-retry",
-        "llama.cpp",
-        "llama.cpp tries again with less: the failure before is none yet.",
-        ("retrying without pipeline parallelism", "retrying with fewer"),
-        "src/llama-context.cpp, sched_reserve",
-        role=Role.RETRY,
-    ),
-    Message(
-        "ggml-pinned",
-        "llama.cpp",
-        "Pinned system memory was refused; ggml takes ordinary memory instead.",
-        (
-            "failed to allocate {number} MiB of pinned memory",
-            "ggml_vulkan: Failed to allocate pinned memory. ggml_vulkan: {skip}{skip}ErrorOutOfDeviceMemory",
-            "ggml_vulkan: Failed to allocate pinned memory",
-        ),
-        "ggml/src/ggml-cuda/ggml-cuda.cu, ggml-vulkan.cpp",
-        role=Role.SOFT,
-        numbers=(Number("requested", "system memory", ("allocate {number} MiB of pinned",), unit="M"),),
-    ),
-    Message(
-        "ggml-wired",
-        "llama.cpp",
-        "More is allocated than Metal recommends for one process. The program goes on, and may fail while it computes.",
-        ("current allocated size is greater than the recommended max working set size",),
-        "ggml/src/ggml-metal/ggml-metal.m",
-        role=Role.SOFT,
-        numbers=(
-            Number("allocated", "buffers of this process", ("( {number} /",), unit="M"),
-            Number("limit", "what Metal recommends for one process", ("/ {number})",), unit="M"),
-        ),
-        behind=60,
-    ),
-    Message(
-        "ggml-nil",
-        "llama.cpp",
-        "No Metal buffer holds a tensor that is to be computed: its buffer was refused, or is too small.",
-        ("ggml_metal_get_buffer: error: buffer is nil",),
-        "ggml-metal.m (until 2024)",
-    ),
-    Message(
-        "ollama-system",
-        "Ollama",
-        "The model needs more system memory than is free.",
-        ("model requires more system memory", "model request too large for system"),
-        "ollama/server/sched.go, llm/server.go",
-        family="host",
-        numbers=(
-            Number(
-                "requested",
-                "system memory that the model needs",
-                ("more system memory ({size})", "requested{sep}{size}"),
-            ),
-            Number(
-                "available",
-                "system memory that is free",
-                ("than is available ({size})", "available{sep}{size}"),
-            ),
-            Number("memory_total", "all system memory", ("total{sep}{size}",)),
-            Number("swap", "swap space that is free", ("swap{sep}{size}",)),
-        ),
-        marks={"system": "host"},
-    ),
-    Message(
-        "ollama-offload",
-        "Ollama",
-        "Ollama lays no layer on the GPU, by its count of what is needed and free there. It goes on with the "
-        "processor.",
-        ("layers.offload=0 layers.split",),
-        "ollama/llm/memory.go, server.go (until 2025)",
-        role=Role.SOFT,
-        family="ggml",
-        numbers=(
-            Number("device_needed", "what Ollama counts for the whole model", ("required.full={sep}{size}",)),
-            Number("device_available", "free on the device, as Ollama counts", ('available="[{size}',)),
-        ),
-        marks={"usage didn't recover within timeout": "not_returned"},
-    ),
-    Message(
-        "ggml-context",
-        "llama.cpp",
-        "The pool for the tensors of a context, a buffer of fixed size that the program allocates at its start, was "
-        "too small.",
-        ("not enough space in the context's memory pool (needed {number}, available {number}",),
-        "ggml/src/ggml.c, ggml_new_object",
-        numbers=(
-            Number("requested", "bytes that the pool must have", ("(needed {number},",)),
-            Number("available", "bytes of the pool", (", available {number}",)),
-        ),
-    ),
-    Message(
-        "ggml-device",
-        "llama.cpp",
-        "A device at the start: its memory, and what was free.",
-        ("VRAM: {number} MiB", ") - {number} MiB free"),
-        "ggml/src/ggml-cuda/ggml-cuda.cu, src/llama.cpp",
-        role=Role.BEFORE,
-        numbers=(
-            Number("device_total", "the whole device", ("VRAM: {number} MiB",), unit="M"),
-            Number(
-                "device_free_at_start", "free when the program started", (") - {number} MiB free",), unit="M"
-            ),
-        ),
-    ),
-)
+GGML: Final = messages_of(r"""
+ggml-buffer | llama.cpp | behind=120
+    = A buffer was refused. Weights, KV cache and compute buffers are one buffer each and device.
+    in ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp, ggml-sycl.cpp, ggml-metal.m;
+        src/llama-context.cpp
+    > allocating {number} MiB on device {number}:
+    > failed to allocate {word} buffer of size {number}
+    > failed to allocate buffer of size {number}
+    > Device memory allocation of size {number} failed
+    > unable to allocate {word} buffer
+    > failed to allocate buffer, size = {number} MiB
+    > failed to allocate compute buffers
+    > failed to allocate buffer for kv cache
+    > ggml_aligned_malloc: insufficient memory
+    > can't allocate {number} Bytes of memory on device
+    > GGML_ASSERT: {skip}{skip}{skip}NULL && "failed to allocate buffer"
+    requested: the whole buffer <- "buffer of size {number}" "allocation of size {number} failed"
+        "can't allocate {number} Bytes"
+    requested_printed[M]: the same, rounded <- "allocating {number} MiB" "buffer, size = {number} MiB"
+        "attempted to allocate {number} MB"
+    mark host <- "cpu_buffer_type" "ggml_aligned_malloc" "allocate CPU buffer" 'NULL && "failed' "_Host buffer"
+    mark sycl <- "Bytes of memory on device"
+    mark compute <- "compute" "graph_reserve" "gallocr_reserve" "sched_reserve"
+    mark kv <- "kv cache" "kv_cache"
+    mark weights <- "load_tensors" "alloc_tensor_range" "loading model" "llm_load"
+    mark given_weights <- "model buffer size ="
+    mark one_buffer <- "exceeds device memory allocation limit"
+    device <- "on device {number}:" "allocate CUDA{number} buffer" "allocate ROCm{number} buffer"
+        "allocate Vulkan{number} buffer" "allocate SYCL{number} buffer"
+ggml-retry | llama.cpp | role=retry
+    = llama.cpp tries again with less: the failure before is none yet.
+    in src/llama-context.cpp, sched_reserve
+    > retrying without pipeline parallelism
+    > retrying with fewer
+ggml-pinned | llama.cpp | role=soft
+    = Pinned system memory was refused; ggml takes ordinary memory instead.
+    in ggml/src/ggml-cuda/ggml-cuda.cu, ggml-vulkan.cpp
+    > failed to allocate {number} MiB of pinned memory
+    > ggml_vulkan: Failed to allocate pinned memory. ggml_vulkan: {skip}{skip}ErrorOutOfDeviceMemory
+    > ggml_vulkan: Failed to allocate pinned memory
+    requested[M]: system memory <- "allocate {number} MiB of pinned"
+ggml-wired | llama.cpp | role=soft behind=60
+    = More is allocated than Metal recommends for one process. The program goes on, and may fail while it computes.
+    in ggml/src/ggml-metal/ggml-metal.m
+    > current allocated size is greater than the recommended max working set size
+    allocated[M]: buffers of this process <- "( {number} /"
+    limit[M]: what Metal recommends for one process <- "/ {number})"
+ggml-nil | llama.cpp
+    = No Metal buffer holds a tensor that is to be computed: its buffer was refused, or is too small.
+    in ggml-metal.m (until 2024)
+    > ggml_metal_get_buffer: error: buffer is nil
+ollama-system | Ollama | family=host
+    = The model needs more system memory than is free.
+    in ollama/server/sched.go, llm/server.go
+    > model requires more system memory
+    > model request too large for system
+    requested: system memory that the model needs <- "more system memory ({size})" "requested{sep}{size}"
+    available: system memory that is free <- "than is available ({size})" "available{sep}{size}"
+    memory_total: all system memory <- "total{sep}{size}"
+    swap: swap space that is free <- "swap{sep}{size}"
+    mark host <- "system"
+ollama-offload | Ollama | role=soft family=ggml
+    = Ollama lays no layer on the GPU, by its count of what is needed and free there. It goes on with the processor.
+    in ollama/llm/memory.go, server.go (until 2025)
+    > layers.offload=0 layers.split
+    device_needed: what Ollama counts for the whole model <- "required.full={sep}{size}"
+    device_available: free on the device, as Ollama counts <- 'available="[{size}'
+    mark not_returned <- "usage didn't recover within timeout"
+ggml-context | llama.cpp
+    = The pool for the tensors of a context, a buffer of fixed size that the program allocates at its start, was too
+        small.
+    in ggml/src/ggml.c, ggml_new_object
+    > not enough space in the context's memory pool (needed {number}, available {number}
+    requested: bytes that the pool must have <- "(needed {number},"
+    available: bytes of the pool <- ", available {number}"
+ggml-device | llama.cpp | role=before
+    = A device at the start: its memory, and what was free.
+    in ggml/src/ggml-cuda/ggml-cuda.cu, src/llama.cpp
+    > VRAM: {number} MiB
+    > ) - {number} MiB free
+    device_total[M]: the whole device <- "VRAM: {number} MiB"
+    device_free_at_start[M]: free when the program started <- ") - {number} MiB free"
+""")
 
 
 # ------------------------------------------------------------------------------
 # Libraries and programs with an allocator of their own, of which bfcviz knows only the text.
 
-PROGRAMS: Final = (
-    Message(
-        "paddle",
-        "PaddlePaddle",
-        "The driver refused a request. What has been allocated is what all processes hold together, as the driver "
-        "counts it; if a limit is set, what this process holds of it. Both numbers together are the device, or the "
-        "limit.",
-        ("Out of memory error on GPU {number}. Cannot allocate {size}",),
-        "paddle/phi/core/memory/allocation/cuda_allocator.cc",
-        device=("error on GPU {number}.",),
-        numbers=(
-            Number("requested", "bytes that were asked of the driver", ("Cannot allocate {size}",)),
-            Number(
-                "device_used",
-                "in use on the device by all processes, or of the limit by this one (2.0 and later)",
-                ("{size} memory has been allocated",),
-            ),
-            Number(
-                "device_free",
-                "free on the device, or below the limit",
-                ("available memory is only {size}", "available memory is {size}"),
-            ),
-            Number(
-                "limit",
-                "FLAGS_gpu_memory_limit_mb: what this process may use",
-                ("`FLAGS_gpu_memory_limit_mb` is {number}",),
-                unit="M",
-            ),
-        ),
-    ),
-    Message(
-        "program-julia",
-        "CUDA.jl",
-        "CUDA.jl collected garbage, returned its cache, asked again, and was refused by the driver or by its limit.",
-        ("Out of GPU memory trying to allocate {size}",),
-        "CUDA.jl/src/pool.jl, OutOfGPUMemoryError",
-        numbers=(
-            Number("requested", "bytes of the request", ("trying to allocate {size}",)),
-            Number(
-                "device_used",
-                "in use on the device by all processes",
-                ("Effective GPU memory usage: {skip} ({size}/",),
-            ),
-            Number(
-                "device_total", "the whole device", ("Effective GPU memory usage: {skip} ({skip}/{size})",)
-            ),
-            Number(
-                "allocated",
-                "what CUDA.jl holds, or of its pool what arrays use",
-                (
-                    "CUDA allocator usage: {size}",
-                    "GPU memory usage: {size} (capped",
-                    "Memory pool usage: {size}",
-                ),
-            ),
-            Number("reserved", "what the pool holds", ("Memory pool usage: {skip} ({size} reserved)",)),
-            Number(
-                "limit",
-                "the limit that was set",
-                ("(capped at {size})", "Memory limit: hard = {size}", "Memory limit: {skip} hard = {size}"),
-            ),
-        ),
-    ),
-    Message(
-        "program-julia-retry",
-        "CUDA.jl",
-        "The driver refused a request; CUDA.jl frees what it can, and asks again.",
-        ("CUDA memory allocation failed; attempting to free up memory",),
-        "CUDA.jl/src/pool.jl",
-        role=Role.SOFT,
-    ),
-    Message(
-        "program-theano",
-        "Theano",
-        "The driver refused a request.",
-        ("Error allocating {number} bytes of device memory",),
-        "theano/sandbox/cuda/cuda_ndarray.cu",
-        numbers=(
-            Number("requested", "bytes of the request", ("allocating {number} bytes of device",)),
-            Number("device_free", "free on the device", ("Driver report {number} bytes free",)),
-            Number("device_total", "the whole device", ("bytes free and {number} bytes total",)),
-        ),
-    ),
-    Message(
-        "program-xgboost",
-        "XGBoost",
-        "The driver refused a request.",
-        ("Memory allocation error on worker {number}:", "- Free memory: {size} - Requested memory: {size}"),
-        "xgboost/src/common/device_helpers.cu",
-        numbers=(
-            Number("requested", "bytes of the request", ("Requested memory: {size}",)),
-            Number("device_free", "free on the device", ("Free memory: {size}",)),
-        ),
-    ),
-    Message(
-        "program-catboost",
-        "CatBoost",
-        "CatBoost takes most of the device at the start, as one pool. A request was larger than the block at the end "
-        "of the pool that is free.",
-        (
-            "Error: Out of memory. Requested {number} MB; Free {number}",
-            "Out of memory. Requested {number}; Free",
-        ),
-        "catboost/cuda/cuda_lib/memory_pool/stack_like_memory_pool.h",
-        numbers=(
-            Number("requested", "bytes of the request", ("Out of memory. Requested {number}",), unit="M"),
-            Number("available", "the free block at the end of the pool", ("; Free {number}",), unit="M"),
-        ),
-    ),
-    Message(
-        "program-opencl",
-        "OpenCL",
-        "OpenCL could not allocate a buffer: the device is full, or one buffer is larger than it allows for any.",
-        (
-            "MEM_OBJECT_ALLOCATION_FAILURE",
-            "Memory Object Allocation Failure",
-            "clCreateBuffer {skip}-4{alone}",
-        ),
-        "OpenCL, error -4",
-        numbers=(Number("requested", "bytes of the buffer", ("clCreateBuffer({skip}, {number},",)),),
-        behind=200,
-        is_weak=True,
-    ),
-    Message(
-        "program-call",
-        "GPU program",
-        "A program that computes or draws on the GPU was refused memory of the device, or counted that it would be. "
-        "Most print no number.",
-        (
-            "WebGPU device error(2): Out of memory",
-            "Memory_Allocation_Failure(EL0004)",
-            "Out of memory in cu{word}(",
-            "Out of memory in hip{word}(",
-            "System is out of GPU memory",
-            "System is out of GPU and shared host memory",
-            "returned (2): Out of memory",
-            "cuda_malloc(): out of memory",
-            "cuMemAlloc(): out of memory",
-            "Not enough allocatable device memory",
-            "Not enough GPU memory to match {number} features",
-            "Insufficient memory on accelerator",
-            "out of video memory trying to allocate a rendering resource",
-            "An application has requested more GPU memory than is available in the system",
-            "Out of memory on device. To view more detail about available memory on the GPU",
-            "Exceeded max size of memory object allocation",
-            "EL0004: [PID: {number}]",
-            "zeMemAlloc{word} {skip}{skip}0x70000003{alone}",
-            "not provide enough allocatable device-memory",
-            "Requested texture size [{word}] greater than WebGL maximum",
-            "Device::create_buffer Not enough memory left",
-            "Device::create_buffer note: label = {skip} Not enough memory left",
-            "Device::create_texture Not enough memory left",
-            "Cannot allocate {number} bytes: no memory is available",
-            "bm_alloc_gmem failed, dev_id",
-            "Device store exhausted, unable to allocate {number} bytes",
-            "GPU OutOfMemory: could not split inputs and retry",
-            "rapids.jni.SplitAndRetryOOM",
-            "rapids.jni.RetryOOM",
-            "rapids.jni.GpuSplitAndRetryOOM",
-            "rapids.jni.GpuRetryOOM",
-            "Failed to allocate {number} bytes from DEVICE [{number}] memory",
-            "Can't allocate [DEVICE] {word} {word} memory",
-        ),
-        "onnxruntime and others (WebGPU), Blender, OptiX, Mitsuba 2, hashcat, COLMAP, LAMMPS, Unreal Engine, MATLAB, "
-        "OpenVINO, TensorFlow.js, tinygrad, Sophgo, Spark RAPIDS, ND4J",
-        family="program",
-        numbers=(
-            Number(
-                "requested",
-                "bytes of the buffer",
-                (
-                    "Buffer size ({number}) exceeds",
-                    "allocation: requested {number} bytes",
-                    "Cannot allocate {number} bytes",
-                    "unable to allocate {number} bytes",
-                    "Failed to allocate {number} bytes from DEVICE",
-                    "rtMalloc fail, {skip} size:{number},",
-                    "with info [size:{number}]",
-                    "zeMemAlloc{word} size={number} bytes",
-                    "bm_alloc_gmem failed, {skip}, size = {amount}",
-                ),
-            ),
-            Number("reserved", "what RMM holds", ("Total RMM allocated is {number} bytes",)),
-            Number(
-                "limit",
-                "the largest buffer of this device",
-                (
-                    "max buffer size limit ({number})",
-                    "supported by device is {number} bytes",
-                    "max alloc size is {number} bytes",
-                ),
-            ),
-        ),
-        marks={
-            **dict.fromkeys(("Not enough allocatable", "enough allocatable device-memory"), "counted"),
-            "EL0004": "cann",
-            "shared host memory": "shared_host",
-            **dict.fromkeys(
-                ("exceeds the max buffer size", "max size of memory object", "greater than WebGL maximum"),
-                "one_buffer",
-            ),
-            **_CONTEXT,
-        },
-        device=("bm_alloc_gmem failed, dev_id = {number},",),
-        is_weak=True,
-    ),
-    Message(
-        "program-limit",
-        "WebGPU",
-        "A buffer is larger than its device was opened for, or than the region that it belongs to. How much memory is "
-        "free has nothing to do with it.",
-        (
-            "Buffer size ({number}) exceeds the max buffer size limit ({number})",
-            "Buffer size {number} is greater than the maximum buffer size ({number})",
-            "inding size ({number}) of {skip} is larger than the maximum {skip} size ({number})",
-            "Required limit ({number}) is greater than the supported limit ({number})",
-            "attempted to allocate {number} at offset {number} in region that is {number}bytes",
-        ),
-        "Dawn, wgpu; tvm/src/runtime/relax_vm/memory_manager.cc",
-        family="program",
-        numbers=(
-            Number(
-                "requested",
-                "bytes of the buffer",
-                (
-                    "uffer size ({number}) exceeds",
-                    "uffer size {number} is greater",
-                    "inding size ({number})",
-                    "equired limit ({number})",
-                    "to allocate {number} at offset",
-                ),
-            ),
-            Number(
-                "limit",
-                "the most that is allowed",
-                (
-                    "max buffer size limit ({number})",
-                    "maximum buffer size ({number})",
-                    "the maximum {skip} size ({number})",
-                    "supported limit ({number})",
-                    "in region that is {number}bytes",
-                ),
-            ),
-        ),
-        is_weak=True,
-    ),
-    Message(
-        "program-oneflow",
-        "OneFlow",
-        "The driver refused a request.",
-        (
-            "Error: CUDA out of memory. Tried to allocate {size} You can set ONEFLOW_DEBUG",
-            "oneflow::RuntimeException' what(): Error: CUDA out of memory.",
-        ),
-        "oneflow/core/ep/cuda/cuda_device.cpp",
-        numbers=(Number("requested", "bytes of the request", ("Tried to allocate {size}",)),),
-    ),
-    Message(
-        "program-faiss",
-        "FAISS",
-        "The driver refused a request: for vectors, or for the scratch memory that FAISS takes at the start.",
-        ("failed to cudaMalloc {number} bytes", "size {number} bytes (cudaMalloc error out of memory"),
-        "faiss/gpu/StandardGpuResources.cpp",
-        numbers=(
-            Number("requested", "bytes of the request", ("cudaMalloc {number}", "size {number} bytes (cuda")),
-        ),
-        behind=120,
-        device=("dev {number} space",),
-    ),
-    Message(
-        "program-hami",
-        "HAMi",
-        "HAMi, which divides a GPU between containers, refused: with this request the container would hold more than "
-        "it may. The device itself refused nothing.",
-        ("Device {number} OOM {number} / {number}",),
-        "HAMi-core, src/allocator/allocator.c",
-        numbers=(
-            Number("total_with_request", "what the container would hold", ("OOM {number} /",)),
-            Number("limit", "what it may hold", ("OOM {skip} / {number}",)),
-        ),
-        device=("Device {number} OOM",),
-    ),
-    Message(
-        "program-neuron",
-        "AWS Neuron",
-        "The runtime was refused memory of the device, for weights or for the buffers of a compiled program.",
-        (
-            "Failed to alloc DEVICE memory: {number}",
-            'status=4 message="Allocation Failure"',
-            "status=4 message=Allocation Failure",
-            "'NERR_RESOURCE' (4) The runtime was unable to allocate",
-            "Failure: NRT_RESOURCE in",
-        ),
-        "Neuron runtime (libnrt)",
-        numbers=(Number("requested", "bytes that were asked of the device", ("DEVICE memory: {number}",)),),
-    ),
-    Message(
-        "program-gaudi",
-        "Intel Gaudi",
-        "PyTorch on Gaudi was refused memory of the device.",
-        ("MODULE:PT_DEVMEM Allocation failed for size::{number}",),
-        "habana_frameworks.torch",
-        numbers=(Number("requested", "bytes of the request", ("failed for size::{number}",)),),
-    ),
-    Message(
-        "program-kokkos",
-        "Kokkos",
-        "An array was refused, in the memory that the text names: that of the device, or that of the system (Host).",
-        (
-            "Kokkos failed to allocate memory for label",
-            "Kokkos::HostSpace::allocate[ {word} {word} {number} ) FAILED",
-        ),
-        "kokkos/core/src/impl/Kokkos_SharedAlloc",
-        numbers=(
-            Number(
-                "requested",
-                "bytes of the array",
-                ("Allocation of size {size} failed", "( {number} ) FAILED"),
-            ),
-        ),
-        marks={
-            **dict.fromkeys(('MemorySpace named "Host"', "HostSpace"), "host"),
-            "because of an unknown error": "other_error",
-        },
-    ),
-    Message(
-        "program-warp",
-        "Warp",
-        "The driver refused a request.",
-        (
-            "Memory allocation failed on device: cuda{word} for {number} bytes",
-            "Memory allocation failed on device: cuda for {number} bytes",
-            "Failed to allocate {number} bytes on device 'cuda",
-        ),
-        "warp/types.py, warp/context.py",
-        numbers=(
-            Number("requested", "bytes of the array", ("for {number} bytes", "allocate {number} bytes")),
-        ),
-    ),
-    Message(
-        "program-kaldi",
-        "Kaldi",
-        "The driver refused a region for Kaldi's pool.",
-        ("Failed to allocate a memory region of {number} bytes",),
-        "kaldi/src/cudamatrix/cu-allocator.cc",
-        numbers=(
-            Number("requested", "bytes of the region", ("region of {number} bytes",)),
-            Number("device_free", "free on the device", ("free:{size}",)),
-            Number("device_used", "in use on the device by all processes", ("used:{size}",)),
-            Number("device_total", "the whole device", ("total:{size}",)),
-        ),
-    ),
-    Message(
-        "program-physx",
-        "PhysX",
-        "The driver refused a buffer of the simulation.",
-        ("PxgCudaDeviceMemoryAllocator fail to allocate memory {number} bytes",),
-        "PhysX/source/gpucommon",
-        numbers=(Number("requested", "bytes of the buffer", ("allocate memory {number} bytes",)),),
-    ),
-    Message(
-        "program-directml",
-        "DirectML",
-        "Direct3D refused memory for a tensor.",
-        ("Could not allocate tensor with {number} bytes. There is not enough GPU video memory",),
-        "torch-directml",
-        numbers=(Number("requested", "bytes of the tensor", ("tensor with {number} bytes",)),),
-    ),
-    Message(
-        "program-relion",
-        "RELION",
-        "RELION takes most of what is free on the device at the start, as one pool for each process. The pool had no "
-        "piece that was large enough.",
-        ("udaCustomAllocator out of memory",),
-        "relion/src/acc/cuda/custom_allocator.cuh",
-        numbers=(
-            Number("requested", "bytes of the request", ("requestedSpace: {size}",)),
-            Number("largest_free", "the largest free piece of the pool", ("ContinuousFreeSpace: {size}",)),
-            Number("available", "free in the pool, in all pieces", ("totalFreeSpace: {size}",)),
-        ),
-    ),
-    Message(
-        "program-exllama",
-        "ExLlama",
-        "ExLlama puts layers and cache on one device after the other, and there was too little on the last for the "
-        "rest: of its free memory, or of the share of it that is set.",
-        ("Insufficient VRAM in split for model and cache", "Insufficient VRAM for model and cache"),
-        "exllamav3/model/model.py, exllamav2/model.py",
-        is_weak=True,
-    ),
-    Message(
-        "program-resources",
-        "oneAPI",
-        "The driver returned `out of resources`: most often memory of the device, else what a kernel needs, or a "
-        "kernel that failed.",
-        (
-            "UR_RESULT_ERROR_OUT_OF_RESOURCES",
-            "PI_ERROR_OUT_OF_RESOURCES",
-            "CL_OUT_OF_RESOURCES",
-            "failed: out of resources",
-            "Error: Out of resources",
-        ),
-        "oneAPI, Unified Runtime; OpenCL, error -5",
-        family="program",
-        is_weak=True,
-    ),
-    Message(
-        "program-hsa",
-        "ROCm",
-        "A queue of the GPU ended because the runtime could not allocate what it needs: memory of the device or of the "
-        "system, or a thread.",
-        ("HSA_STATUS_ERROR_OUT_OF_RESOURCES",),
-        "ROCR-Runtime; clr/rocclr/device/rocm/rocdevice.cpp",
-        family="program",
-        numbers=(
-            Number("device_free", "free on the device", ("Available Free mem : {number} MB",), unit="M"),
-        ),
-        is_weak=True,
-    ),
-    Message(
-        "status-limit",
-        "gRPC",
-        "A message is larger than gRPC allows for one, or a quota of requests is used up. No memory was refused.",
-        (
-            "received message larger than max ({number} vs",
-            "trying to send message larger than max ({number} vs",
-            "Sent message larger than max ({number} vs",
-            "429 RESOURCE_EXHAUSTED",
-            "RESOURCE_EXHAUSTED: Quota exceeded",
-        ),
-        "gRPC, status 8",
-        numbers=(
-            Number("requested", "bytes of the message", ("larger than max ({number} vs",)),
-            Number(
-                "limit",
-                "the most that one message may have",
-                ("larger than max ({skip} vs {number})", "({skip} vs. {number})"),
-            ),
-        ),
-        is_weak=True,
-    ),
-    Message(
-        "status-exhausted",
-        "Unknown program",
-        "Something ran out. TensorFlow, XLA and JAX say so of memory; gRPC also of quotas, and of messages that are "
-        "too large.",
-        (
-            "{start}RESOURCE_EXHAUSTED",
-            "Error: RESOURCE_EXHAUSTED",
-            "StatusCode.RESOURCE_EXHAUSTED",
-            "code = ResourceExhausted",
-        ),
-        "absl::StatusCode::kResourceExhausted (8)",
-        is_weak=True,
-    ),
-    Message(
-        "program-dispatch",
-        "Transformers",
-        "device_map found too little room on the devices for a quantized model, so that a part would lie in system "
-        "memory or on disk, which bitsandbytes does not allow by default. No device refused anything.",
-        ("Some modules are dispatched on the CPU or the disk",),
-        "transformers/quantizers/quantizer_bnb_4bit.py, quantizer_bnb_8bit.py",
-        family="program",
-        is_weak=True,
-    ),
-    Message(
-        "program-encoder",
-        "NVENC",
-        "The encoder of the GPU opened no session. Drivers allow a few sessions at once on a GeForce, and return this "
-        "error above that; memory is rarely the reason.",
-        ("OpenEncodeSessionEx failed: out of memory (10)", "nvEncOpenEncodeSessionEx: 10 ("),
-        "ffmpeg, libavcodec/nvenc.c",
-        is_weak=True,
-    ),
-    Message(
-        "program-windows",
-        "Windows",
-        "A call returned E_OUTOFMEMORY, as Direct3D and DirectML do when memory of the GPU or of the system runs out.",
-        ("8007000E Not enough memory resources are available",),
-        "Windows, E_OUTOFMEMORY",
-        is_weak=True,
-    ),
-)
+PROGRAMS: Final = messages_of(r"""
+paddle | PaddlePaddle
+    = The driver refused a request. What has been allocated is what all processes hold together, as the driver counts
+        it; if a limit is set, what this process holds of it. Both numbers together are the device, or the limit.
+    in paddle/phi/core/memory/allocation/cuda_allocator.cc
+    > Out of memory error on GPU {number}. Cannot allocate {size}
+    requested: bytes that were asked of the driver <- "Cannot allocate {size}"
+    device_used: in use on the device by all processes, or of the limit by this one (2.0 and later) <-
+        "{size} memory has been allocated"
+    device_free: free on the device, or below the limit <- "available memory is only {size}"
+        "available memory is {size}"
+    limit[M]: FLAGS_gpu_memory_limit_mb: what this process may use <- "`FLAGS_gpu_memory_limit_mb` is {number}"
+    device <- "error on GPU {number}."
+program-julia | CUDA.jl
+    = CUDA.jl collected garbage, returned its cache, asked again, and was refused by the driver or by its limit.
+    in CUDA.jl/src/pool.jl, OutOfGPUMemoryError
+    > Out of GPU memory trying to allocate {size}
+    requested: bytes of the request <- "trying to allocate {size}"
+    device_used: in use on the device by all processes <- "Effective GPU memory usage: {skip} ({size}/"
+    device_total: the whole device <- "Effective GPU memory usage: {skip} ({skip}/{size})"
+    allocated: what CUDA.jl holds, or of its pool what arrays use <- "CUDA allocator usage: {size}"
+        "GPU memory usage: {size} (capped" "Memory pool usage: {size}"
+    reserved: what the pool holds <- "Memory pool usage: {skip} ({size} reserved)"
+    limit: the limit that was set <- "(capped at {size})" "Memory limit: hard = {size}"
+        "Memory limit: {skip} hard = {size}"
+program-julia-retry | CUDA.jl | role=soft
+    = The driver refused a request; CUDA.jl frees what it can, and asks again.
+    in CUDA.jl/src/pool.jl
+    > CUDA memory allocation failed; attempting to free up memory
+program-theano | Theano
+    = The driver refused a request.
+    in theano/sandbox/cuda/cuda_ndarray.cu
+    > Error allocating {number} bytes of device memory
+    requested: bytes of the request <- "allocating {number} bytes of device"
+    device_free: free on the device <- "Driver report {number} bytes free"
+    device_total: the whole device <- "bytes free and {number} bytes total"
+program-xgboost | XGBoost
+    = The driver refused a request.
+    in xgboost/src/common/device_helpers.cu
+    > Memory allocation error on worker {number}:
+    > - Free memory: {size} - Requested memory: {size}
+    requested: bytes of the request <- "Requested memory: {size}"
+    device_free: free on the device <- "Free memory: {size}"
+program-catboost | CatBoost
+    = CatBoost takes most of the device at the start, as one pool. A request was larger than the block at the end of
+        the pool that is free.
+    in catboost/cuda/cuda_lib/memory_pool/stack_like_memory_pool.h
+    > Error: Out of memory. Requested {number} MB; Free {number}
+    > Out of memory. Requested {number}; Free
+    requested[M]: bytes of the request <- "Out of memory. Requested {number}"
+    available[M]: the free block at the end of the pool <- "; Free {number}"
+program-opencl | OpenCL | behind=200 weak
+    = OpenCL could not allocate a buffer: the device is full, or one buffer is larger than it allows for any.
+    in OpenCL, error -4
+    > MEM_OBJECT_ALLOCATION_FAILURE
+    > Memory Object Allocation Failure
+    > clCreateBuffer {skip}-4{alone}
+    requested: bytes of the buffer <- "clCreateBuffer({skip}, {number},"
+program-call | GPU program | family=program weak
+    = A program that computes or draws on the GPU was refused memory of the device, or counted that it would be. Most
+        print no number.
+    in onnxruntime and others (WebGPU), Blender, OptiX, Mitsuba 2, hashcat, COLMAP, LAMMPS, Unreal Engine, MATLAB,
+        OpenVINO, TensorFlow.js, tinygrad, Sophgo, Spark RAPIDS, ND4J
+    > WebGPU device error(2): Out of memory
+    > Memory_Allocation_Failure(EL0004)
+    > Out of memory in cu{word}(
+    > Out of memory in hip{word}(
+    > System is out of GPU memory
+    > System is out of GPU and shared host memory
+    > returned (2): Out of memory
+    > cuda_malloc(): out of memory
+    > cuMemAlloc(): out of memory
+    > Not enough allocatable device memory
+    > Not enough GPU memory to match {number} features
+    > Insufficient memory on accelerator
+    > out of video memory trying to allocate a rendering resource
+    > An application has requested more GPU memory than is available in the system
+    > Out of memory on device. To view more detail about available memory on the GPU
+    > Exceeded max size of memory object allocation
+    > EL0004: [PID: {number}]
+    > zeMemAlloc{word} {skip}{skip}0x70000003{alone}
+    > not provide enough allocatable device-memory
+    > Requested texture size [{word}] greater than WebGL maximum
+    > Device::create_buffer Not enough memory left
+    > Device::create_buffer note: label = {skip} Not enough memory left
+    > Device::create_texture Not enough memory left
+    > Cannot allocate {number} bytes: no memory is available
+    > bm_alloc_gmem failed, dev_id
+    > Device store exhausted, unable to allocate {number} bytes
+    > GPU OutOfMemory: could not split inputs and retry
+    > rapids.jni.SplitAndRetryOOM
+    > rapids.jni.RetryOOM
+    > rapids.jni.GpuSplitAndRetryOOM
+    > rapids.jni.GpuRetryOOM
+    > Failed to allocate {number} bytes from DEVICE [{number}] memory
+    > Can't allocate [DEVICE] {word} {word} memory
+    requested: bytes of the buffer <- "Buffer size ({number}) exceeds" "allocation: requested {number} bytes"
+        "Cannot allocate {number} bytes" "unable to allocate {number} bytes"
+        "Failed to allocate {number} bytes from DEVICE" "rtMalloc fail, {skip} size:{number},"
+        "with info [size:{number}]" "zeMemAlloc{word} size={number} bytes"
+        "bm_alloc_gmem failed, {skip}, size = {amount}"
+    reserved: what RMM holds <- "Total RMM allocated is {number} bytes"
+    limit: the largest buffer of this device <- "max buffer size limit ({number})"
+        "supported by device is {number} bytes" "max alloc size is {number} bytes"
+    mark counted <- "Not enough allocatable" "enough allocatable device-memory"
+    mark cann <- "EL0004"
+    mark shared_host <- "shared host memory"
+    mark one_buffer <- "exceeds the max buffer size" "max size of memory object" "greater than WebGL maximum"
+    mark no_context <- "cuCtxCreate" "DevicePrimaryCtxRetain" "torch._C._cuda_init()"
+    device <- "bm_alloc_gmem failed, dev_id = {number},"
+program-limit | WebGPU | family=program weak
+    = A buffer is larger than its device was opened for, or than the region that it belongs to. How much memory is
+        free has nothing to do with it.
+    in Dawn, wgpu; tvm/src/runtime/relax_vm/memory_manager.cc
+    > Buffer size ({number}) exceeds the max buffer size limit ({number})
+    > Buffer size {number} is greater than the maximum buffer size ({number})
+    > inding size ({number}) of {skip} is larger than the maximum {skip} size ({number})
+    > Required limit ({number}) is greater than the supported limit ({number})
+    > attempted to allocate {number} at offset {number} in region that is {number}bytes
+    requested: bytes of the buffer <- "uffer size ({number}) exceeds" "uffer size {number} is greater"
+        "inding size ({number})" "equired limit ({number})" "to allocate {number} at offset"
+    limit: the most that is allowed <- "max buffer size limit ({number})" "maximum buffer size ({number})"
+        "the maximum {skip} size ({number})" "supported limit ({number})" "in region that is {number}bytes"
+program-oneflow | OneFlow
+    = The driver refused a request.
+    in oneflow/core/ep/cuda/cuda_device.cpp
+    > Error: CUDA out of memory. Tried to allocate {size} You can set ONEFLOW_DEBUG
+    > oneflow::RuntimeException' what(): Error: CUDA out of memory.
+    requested: bytes of the request <- "Tried to allocate {size}"
+program-faiss | FAISS | behind=120
+    = The driver refused a request: for vectors, or for the scratch memory that FAISS takes at the start.
+    in faiss/gpu/StandardGpuResources.cpp
+    > failed to cudaMalloc {number} bytes
+    > size {number} bytes (cudaMalloc error out of memory
+    requested: bytes of the request <- "cudaMalloc {number}" "size {number} bytes (cuda"
+    device <- "dev {number} space"
+program-hami | HAMi
+    = HAMi, which divides a GPU between containers, refused: with this request the container would hold more than it
+        may. The device itself refused nothing.
+    in HAMi-core, src/allocator/allocator.c
+    > Device {number} OOM {number} / {number}
+    total_with_request: what the container would hold <- "OOM {number} /"
+    limit: what it may hold <- "OOM {skip} / {number}"
+    device <- "Device {number} OOM"
+program-neuron | AWS Neuron
+    = The runtime was refused memory of the device, for weights or for the buffers of a compiled program.
+    in Neuron runtime (libnrt)
+    > Failed to alloc DEVICE memory: {number}
+    > status=4 message="Allocation Failure"
+    > status=4 message=Allocation Failure
+    > 'NERR_RESOURCE' (4) The runtime was unable to allocate
+    > Failure: NRT_RESOURCE in
+    requested: bytes that were asked of the device <- "DEVICE memory: {number}"
+program-gaudi | Intel Gaudi
+    = PyTorch on Gaudi was refused memory of the device.
+    in habana_frameworks.torch
+    > MODULE:PT_DEVMEM Allocation failed for size::{number}
+    requested: bytes of the request <- "failed for size::{number}"
+program-kokkos | Kokkos
+    = An array was refused, in the memory that the text names: that of the device, or that of the system (Host).
+    in kokkos/core/src/impl/Kokkos_SharedAlloc
+    > Kokkos failed to allocate memory for label
+    > Kokkos::HostSpace::allocate[ {word} {word} {number} ) FAILED
+    requested: bytes of the array <- "Allocation of size {size} failed" "( {number} ) FAILED"
+    mark host <- 'MemorySpace named "Host"' "HostSpace"
+    mark other_error <- "because of an unknown error"
+program-warp | Warp
+    = The driver refused a request.
+    in warp/types.py, warp/context.py
+    > Memory allocation failed on device: cuda{word} for {number} bytes
+    > Memory allocation failed on device: cuda for {number} bytes
+    > Failed to allocate {number} bytes on device 'cuda
+    requested: bytes of the array <- "for {number} bytes" "allocate {number} bytes"
+program-kaldi | Kaldi
+    = The driver refused a region for Kaldi's pool.
+    in kaldi/src/cudamatrix/cu-allocator.cc
+    > Failed to allocate a memory region of {number} bytes
+    requested: bytes of the region <- "region of {number} bytes"
+    device_free: free on the device <- "free:{size}"
+    device_used: in use on the device by all processes <- "used:{size}"
+    device_total: the whole device <- "total:{size}"
+program-physx | PhysX
+    = The driver refused a buffer of the simulation.
+    in PhysX/source/gpucommon
+    > PxgCudaDeviceMemoryAllocator fail to allocate memory {number} bytes
+    requested: bytes of the buffer <- "allocate memory {number} bytes"
+program-directml | DirectML
+    = Direct3D refused memory for a tensor.
+    in torch-directml
+    > Could not allocate tensor with {number} bytes. There is not enough GPU video memory
+    requested: bytes of the tensor <- "tensor with {number} bytes"
+program-relion | RELION
+    = RELION takes most of what is free on the device at the start, as one pool for each process. The pool had no
+        piece that was large enough.
+    in relion/src/acc/cuda/custom_allocator.cuh
+    > udaCustomAllocator out of memory
+    requested: bytes of the request <- "requestedSpace: {size}"
+    largest_free: the largest free piece of the pool <- "ContinuousFreeSpace: {size}"
+    available: free in the pool, in all pieces <- "totalFreeSpace: {size}"
+program-exllama | ExLlama | weak
+    = ExLlama puts layers and cache on one device after the other, and there was too little on the last for the rest:
+        of its free memory, or of the share of it that is set.
+    in exllamav3/model/model.py, exllamav2/model.py
+    > Insufficient VRAM in split for model and cache
+    > Insufficient VRAM for model and cache
+program-resources | oneAPI | family=program weak
+    = The driver returned `out of resources`: most often memory of the device, else what a kernel needs, or a kernel
+        that failed.
+    in oneAPI, Unified Runtime; OpenCL, error -5
+    > UR_RESULT_ERROR_OUT_OF_RESOURCES
+    > PI_ERROR_OUT_OF_RESOURCES
+    > CL_OUT_OF_RESOURCES
+    > failed: out of resources
+    > Error: Out of resources
+program-hsa | ROCm | family=program weak
+    = A queue of the GPU ended because the runtime could not allocate what it needs: memory of the device or of the
+        system, or a thread.
+    in ROCR-Runtime; clr/rocclr/device/rocm/rocdevice.cpp
+    > HSA_STATUS_ERROR_OUT_OF_RESOURCES
+    device_free[M]: free on the device <- "Available Free mem : {number} MB"
+status-limit | gRPC | weak
+    = A message is larger than gRPC allows for one, or a quota of requests is used up. No memory was refused.
+    in gRPC, status 8
+    > received message larger than max ({number} vs
+    > trying to send message larger than max ({number} vs
+    > Sent message larger than max ({number} vs
+    > 429 RESOURCE_EXHAUSTED
+    > RESOURCE_EXHAUSTED: Quota exceeded
+    requested: bytes of the message <- "larger than max ({number} vs"
+    limit: the most that one message may have <- "larger than max ({skip} vs {number})" "({skip} vs. {number})"
+status-exhausted | Unknown program | weak
+    = Something ran out. TensorFlow, XLA and JAX say so of memory; gRPC also of quotas, and of messages that are too
+        large.
+    in absl::StatusCode::kResourceExhausted (8)
+    > {start}RESOURCE_EXHAUSTED
+    > Error: RESOURCE_EXHAUSTED
+    > StatusCode.RESOURCE_EXHAUSTED
+    > code = ResourceExhausted
+program-dispatch | Transformers | family=program weak
+    = device_map found too little room on the devices for a quantized model, so that a part would lie in system memory
+        or on disk, which bitsandbytes does not allow by default. No device refused anything.
+    in transformers/quantizers/quantizer_bnb_4bit.py, quantizer_bnb_8bit.py
+    > Some modules are dispatched on the CPU or the disk
+program-encoder | NVENC | weak
+    = The encoder of the GPU opened no session. Drivers allow a few sessions at once on a GeForce, and return this
+        error above that; memory is rarely the reason.
+    in ffmpeg, libavcodec/nvenc.c
+    > OpenEncodeSessionEx failed: out of memory (10)
+    > nvEncOpenEncodeSessionEx: 10 (
+program-windows | Windows | weak
+    = A call returned E_OUTOFMEMORY, as Direct3D and DirectML do when memory of the GPU or of the system runs out.
+    in Windows, E_OUTOFMEMORY
+    > 8007000E Not enough memory resources are available
+""")
 
 
 # ------------------------------------------------------------------------------
 # vLLM and SGLang: what they say at the start, when their share of the device is too small or not free.
 
-VLLM: Final = (
-    Message(
-        "vllm-profile",
-        "vLLM",
-        "What the trial run found: the share of the device, and what weights and activations take of it.",
-        ("model weights take {size}", "Memory profiling results: total_gpu_memory"),
-        "vllm/worker/worker.py (0.6 to 0.8)",
-        role=Role.BEFORE,
-        numbers=(
-            Number(
-                "device_total", "the whole device", ("total_gpu_memory ({size})", "total_gpu_memory={size}")
-            ),
-            Number(
-                "limit", "gpu_memory_utilization x the device", ("gpu_memory_utilization ({skip}) = {size}",)
-            ),
-            Number("weights", "weights of the model", ("model weights take {size}",)),
-            Number(
-                "outside",
-                "what lies outside of PyTorch's pool",
-                ("non_torch_memory takes {size}", "non_torch_memory={size}"),
-            ),
-            Number(
-                "peak", "activations at the peak of the trial run", ("activation peak memory takes {size}",)
-            ),
-            Number(
-                "kv_available",
-                "what is left for the KV cache",
-                ("reserved for KV Cache is {size}", "kv_cache_size={size}"),
-            ),
-        ),
-        behind=300,
-    ),
-    Message(
-        "vllm-blocks",
-        "vLLM",
-        "Nothing was refused by the device: gpu_memory_utilization x the device, less weights and the peak of a "
-        "trial run, leaves nothing for the KV cache.",
-        ("No available memory for the cache blocks",),
-        "vllm/v1/core/kv_cache_utils.py",
-        numbers=(Number("kv_available", "what is left for the KV cache", ("KV cache memory: {size}",)),),
-        marks={"cache blocks": "kv"},
-        behind=4000,
-    ),
-    Message(
-        "vllm-length",
-        "vLLM",
-        "The KV cache that fits holds fewer tokens than one request may have. Nothing was refused by the device.",
-        (
-            "larger than the maximum number of tokens that can be stored in KV cache",
-            "larger than the available KV cache memory",
-        ),
-        "vllm/v1/core/kv_cache_utils.py",
-        numbers=(
-            Number(
-                "requested",
-                "the KV cache of one request of the maximum length",
-                ("({size} KV cache is needed",),
-            ),
-            Number("kv_available", "what is left for the KV cache", ("available KV cache memory ({size})",)),
-            Number("max_tokens", "the maximum length of a request", ("max seq len ({number})",)),
-            Number(
-                "kv_tokens",
-                "tokens that fit",
-                ("stored in KV cache ({number})", "maximum model length is {number}"),
-            ),
-        ),
-        marks={"KV cache": "kv", "larger": "length"},
-        behind=300,
-    ),
-    Message(
-        "vllm-start",
-        "vLLM",
-        "Before anything was loaded, less was free on the device than the share that vLLM is told to take. vLLM looks "
-        "after it made its own context on the device.",
-        ("is less than desired GPU memory utilization",),
-        "vllm/v1/worker/gpu_worker.py",
-        numbers=(
-            Number("device_free", "free at the start", ("({number}/",), unit="G"),
-            Number("device_total", "the whole device", ("/{number} GiB)",), unit="G"),
-            Number("requested", "gpu_memory_utilization x the device", ("utilization ({skip}, {size})",)),
-        ),
-        behind=120,
-        device=("on device cuda:{number} (",),
-    ),
-    Message(
-        "vllm-warmup",
-        "vLLM",
-        "vLLM made a trial run at the start, with so many made-up requests at once, and PyTorch was refused memory.",
-        (
-            "CUDA out of memory occurred when warming up sampler with {number} dummy requests",
-            "CUDA out of memory occurred when warming up pooler {skip} with {number} dummy requests",
-        ),
-        "vllm/v1/worker/gpu_model_runner.py",
-        family="torch",
-        numbers=(
-            Number("max_requests", "requests at once (--max-num-seqs)", ("with {number} dummy requests",)),
-        ),
-        marks={"warming up": "vllm"},
-    ),
-    Message(
-        "vllm-profiling",
-        "vLLM",
-        "Another process took or freed memory of the device while vLLM measured its own peak.",
-        ("Error in memory profiling",),
-        "vllm/v1/worker/gpu_worker.py",
-        is_alone=True,
-        numbers=(Number("device_free", "free after the trial run", ("current free memory {size}",)),),
-        marks={"profiling": "profiling"},
-    ),
-    Message(
-        "sglang-fraction",
-        "SGLang",
-        "The share of the device for weights and KV cache is too small for the weights.",
-        (
-            "Not enough memory. Please try to increase --mem-fraction-static",
-            "Loaded weights leave no GPU memory for the KV cache",
-        ),
-        "sglang/srt/model_executor/model_runner.py",
-        family="vllm",
-        numbers=(
-            Number("weights", "weights of the model on one device", ("mem usage={size}",)),
-            Number("device_free", "free on the device after they were loaded", ("avail mem={size}",)),
-        ),
-        marks={"mem-fraction-static": "kv"},
-        behind=1000,
-    ),
-    Message(
-        "sglang-tokens",
-        "SGLang",
-        "The pool for the KV cache, or the table of running requests, has no room for a batch. Both have the size that "
-        "was set at the start. Nothing was refused by the device.",
-        (
-            "Decode out of memory. Try to lower your batch size",
-            "Prefill out of memory. Try to lower your batch size",
-            "alloc_req_slots runs out of memory",
-        ),
-        "sglang/srt/mem_cache/common.py, sglang/srt/managers/schedule_batch.py",
-        family="vllm",
-        numbers=(
-            Number("asked_tokens", "tokens that a batch needs", ("Try to allocate {number} tokens",)),
-            Number(
-                "free_tokens",
-                "tokens of the KV cache that are free, or may be replaced",
-                ("Available tokens: {number}", "Avaliable tokens: {number}"),
-            ),
-            Number("asked_requests", "requests of a batch", ("num_reqs={number}",)),
-            Number(
-                "free_requests",
-                "free entries in the table of running requests",
-                ("req_to_token_pool.available_size()={number}",),
-            ),
-        ),
-        marks={"of memory. Try": "tokens", "Prefill out": "prefill"},
-    ),
-    Message(
-        "vllm-preempt",
-        "vLLM",
-        "The KV cache was full while the server computed answers: it put requests back, and goes on with them later.",
-        ("mode because there is not enough KV cache space",),
-        "vllm/core/scheduler.py",
-        role=Role.SOFT,
-        family="vllm",
-        numbers=(
-            Number(
-                "preemptions",
-                "requests that were put back since the start",
-                ("preemption_cnt={number}", "cumulative_preemption={number}"),
-            ),
-        ),
-    ),
-    Message(
-        "triton-fallback",
-        "Triton Inference Server",
-        "The pool of pinned system memory, or of CUDA memory, that the server made at its start is used up or was not "
-        "made; the server takes other memory instead.",
-        (
-            "falling back to non-pinned system memory",
-            "falling back to pinned system memory",
-            "pinned memory pool will not be available",
-        ),
-        "tritonserver, core/src/pinned_memory_manager.cc, backend/src/backend_memory.cc",
-        role=Role.SOFT,
-        numbers=(Number("requested", "bytes of the buffer", ("memory with byte size {number}",)),),
-        behind=200,
-    ),
-    Message(
-        "sglang-retract",
-        "SGLang",
-        "The KV cache was full while the server computed answers: it put requests back, and goes on with them later.",
-        ("Decode out of memory happened. #retracted_reqs", "KV cache pool is full. Retract requests"),
-        "sglang/srt/managers/scheduler.py",
-        role=Role.SOFT,
-        family="vllm",
-        numbers=(
-            Number("retracted_requests", "requests that were put back", ("#retracted_reqs: {number}",)),
-        ),
-    ),
-    Message(
-        "trtllm-executor",
-        "TensorRT-LLM",
-        "A component could not be created at the start, such as the KV cache: PyTorch was refused memory.",
-        ("Executor creation failed due to insufficient GPU memory",),
-        "tensorrt_llm/_torch/pyexecutor/py_executor_creator.py",
-        numbers=(
-            Number("device_total", "the whole device", ("Total GPU memory (GiB): {number}",), unit="G"),
-            Number(
-                "device_free",
-                "free before the component was created",
-                ("before component creation attempt (GiB): {number}",),
-                unit="G",
-            ),
-            Number("before_model", "free before the model was loaded", ("Model: {number} /",), unit="G"),
-            Number("after_model", "free after the model was loaded", ("Model: {skip} / {number}",), unit="G"),
-        ),
-        is_weak=True,
-    ),
-    Message(
-        "tgi-tokens",
-        "Text Generation Inference",
-        "The trial run at the start found too little memory for the tokens of a batch that the options allow. The "
-        "error of PyTorch before it has the numbers of the device.",
-        (
-            "Not enough memory to handle {number} prefill tokens",
-            "Not enough memory to handle {number} total tokens",
-        ),
-        "text_generation_server/models/flash_causal_lm.py, warmup",
-        family="torch",
-        numbers=(
-            Number("prefill_tokens", "tokens of the prompts of the trial run", ("{number} prefill tokens",)),
-            Number(
-                "total_tokens", "tokens for which the KV cache shall have room", ("{number} total tokens",)
-            ),
-        ),
-        marks={"Not enough memory to handle": "tgi"},
-    ),
-    Message(
-        "flashinfer-workspace",
-        "FlashInfer",
-        "The workspace of the attention kernels, a buffer of fixed size that the server allocates at the start, is too "
-        "small for a batch. Nothing was refused by the device.",
-        ("Failed to allocate memory for {word} with size {number} and alignment",),
-        "flashinfer/include/flashinfer/allocator.h",
-        family="vllm",
-        numbers=(Number("requested", "bytes of the workspace for one purpose", ("with size {number} and",)),),
-        marks={"alignment": "workspace"},
-    ),
-)
+VLLM: Final = messages_of(r"""
+vllm-profile | vLLM | role=before behind=300
+    = What the trial run found: the share of the device, and what weights and activations take of it.
+    in vllm/worker/worker.py (0.6 to 0.8)
+    > model weights take {size}
+    > Memory profiling results: total_gpu_memory
+    device_total: the whole device <- "total_gpu_memory ({size})" "total_gpu_memory={size}"
+    limit: gpu_memory_utilization x the device <- "gpu_memory_utilization ({skip}) = {size}"
+    weights: weights of the model <- "model weights take {size}"
+    outside: what lies outside of PyTorch's pool <- "non_torch_memory takes {size}" "non_torch_memory={size}"
+    peak: activations at the peak of the trial run <- "activation peak memory takes {size}"
+    kv_available: what is left for the KV cache <- "reserved for KV Cache is {size}" "kv_cache_size={size}"
+vllm-blocks | vLLM | behind=4000
+    = Nothing was refused by the device: gpu_memory_utilization x the device, less weights and the peak of a trial
+        run, leaves nothing for the KV cache.
+    in vllm/v1/core/kv_cache_utils.py
+    > No available memory for the cache blocks
+    kv_available: what is left for the KV cache <- "KV cache memory: {size}"
+    mark kv <- "cache blocks"
+vllm-length | vLLM | behind=300
+    = The KV cache that fits holds fewer tokens than one request may have. Nothing was refused by the device.
+    in vllm/v1/core/kv_cache_utils.py
+    > larger than the maximum number of tokens that can be stored in KV cache
+    > larger than the available KV cache memory
+    requested: the KV cache of one request of the maximum length <- "({size} KV cache is needed"
+    kv_available: what is left for the KV cache <- "available KV cache memory ({size})"
+    max_tokens: the maximum length of a request <- "max seq len ({number})"
+    kv_tokens: tokens that fit <- "stored in KV cache ({number})" "maximum model length is {number}"
+    mark kv <- "KV cache"
+    mark length <- "larger"
+vllm-start | vLLM | behind=120
+    = Before anything was loaded, less was free on the device than the share that vLLM is told to take. vLLM looks
+        after it made its own context on the device.
+    in vllm/v1/worker/gpu_worker.py
+    > is less than desired GPU memory utilization
+    device_free[G]: free at the start <- "({number}/"
+    device_total[G]: the whole device <- "/{number} GiB)"
+    requested: gpu_memory_utilization x the device <- "utilization ({skip}, {size})"
+    device <- "on device cuda:{number} ("
+vllm-warmup | vLLM | family=torch
+    = vLLM made a trial run at the start, with so many made-up requests at once, and PyTorch was refused memory.
+    in vllm/v1/worker/gpu_model_runner.py
+    > CUDA out of memory occurred when warming up sampler with {number} dummy requests
+    > CUDA out of memory occurred when warming up pooler {skip} with {number} dummy requests
+    max_requests: requests at once (--max-num-seqs) <- "with {number} dummy requests"
+    mark vllm <- "warming up"
+vllm-profiling | vLLM | alone
+    = Another process took or freed memory of the device while vLLM measured its own peak.
+    in vllm/v1/worker/gpu_worker.py
+    > Error in memory profiling
+    device_free: free after the trial run <- "current free memory {size}"
+    mark profiling <- "profiling"
+sglang-fraction | SGLang | family=vllm behind=1000
+    = The share of the device for weights and KV cache is too small for the weights.
+    in sglang/srt/model_executor/model_runner.py
+    > Not enough memory. Please try to increase --mem-fraction-static
+    > Loaded weights leave no GPU memory for the KV cache
+    weights: weights of the model on one device <- "mem usage={size}"
+    device_free: free on the device after they were loaded <- "avail mem={size}"
+    mark kv <- "mem-fraction-static"
+sglang-tokens | SGLang | family=vllm
+    = The pool for the KV cache, or the table of running requests, has no room for a batch. Both have the size that
+        was set at the start. Nothing was refused by the device.
+    in sglang/srt/mem_cache/common.py, sglang/srt/managers/schedule_batch.py
+    > Decode out of memory. Try to lower your batch size
+    > Prefill out of memory. Try to lower your batch size
+    > alloc_req_slots runs out of memory
+    asked_tokens: tokens that a batch needs <- "Try to allocate {number} tokens"
+    free_tokens: tokens of the KV cache that are free, or may be replaced <- "Available tokens: {number}"
+        "Avaliable tokens: {number}"
+    asked_requests: requests of a batch <- "num_reqs={number}"
+    free_requests: free entries in the table of running requests <- "req_to_token_pool.available_size()={number}"
+    mark tokens <- "of memory. Try"
+    mark prefill <- "Prefill out"
+vllm-preempt | vLLM | role=soft
+    = The KV cache was full while the server computed answers: it put requests back, and goes on with them later.
+    in vllm/core/scheduler.py
+    > mode because there is not enough KV cache space
+    preemptions: requests that were put back since the start <- "preemption_cnt={number}"
+        "cumulative_preemption={number}"
+triton-fallback | Triton Inference Server | role=soft behind=200
+    = The pool of pinned system memory, or of CUDA memory, that the server made at its start is used up or was not
+        made; the server takes other memory instead.
+    in tritonserver, core/src/pinned_memory_manager.cc, backend/src/backend_memory.cc
+    > falling back to non-pinned system memory
+    > falling back to pinned system memory
+    > pinned memory pool will not be available
+    requested: bytes of the buffer <- "memory with byte size {number}"
+sglang-retract | SGLang | role=soft family=vllm
+    = The KV cache was full while the server computed answers: it put requests back, and goes on with them later.
+    in sglang/srt/managers/scheduler.py
+    > Decode out of memory happened. #retracted_reqs
+    > KV cache pool is full. Retract requests
+    retracted_requests: requests that were put back <- "#retracted_reqs: {number}"
+trtllm-executor | TensorRT-LLM | weak
+    = A component could not be created at the start, such as the KV cache: PyTorch was refused memory.
+    in tensorrt_llm/_torch/pyexecutor/py_executor_creator.py
+    > Executor creation failed due to insufficient GPU memory
+    device_total[G]: the whole device <- "Total GPU memory (GiB): {number}"
+    device_free[G]: free before the component was created <- "before component creation attempt (GiB): {number}"
+    before_model[G]: free before the model was loaded <- "Model: {number} /"
+    after_model[G]: free after the model was loaded <- "Model: {skip} / {number}"
+tgi-tokens | Text Generation Inference | family=torch
+    = The trial run at the start found too little memory for the tokens of a batch that the options allow. The error
+        of PyTorch before it has the numbers of the device.
+    in text_generation_server/models/flash_causal_lm.py, warmup
+    > Not enough memory to handle {number} prefill tokens
+    > Not enough memory to handle {number} total tokens
+    prefill_tokens: tokens of the prompts of the trial run <- "{number} prefill tokens"
+    total_tokens: tokens for which the KV cache shall have room <- "{number} total tokens"
+    mark tgi <- "Not enough memory to handle"
+flashinfer-workspace | FlashInfer | family=vllm
+    = The workspace of the attention kernels, a buffer of fixed size that the server allocates at the start, is too
+        small for a batch. Nothing was refused by the device.
+    in flashinfer/include/flashinfer/allocator.h
+    > Failed to allocate memory for {word} with size {number} and alignment
+    requested: bytes of the workspace for one purpose <- "with size {number} and"
+    mark workspace <- "alignment"
+""")
 
 
 # ------------------------------------------------------------------------------
 # What the other ranks of a job print when one of them ends or hangs.
 
-PEERS: Final = (
-    Message(
-        "peer-lost",
-        "Distributed job",
-        "A rank waited too long for another one, or the connection to it broke: most often that one failed or hung "
-        "before; a fault of the network says the same. It is no lack of memory of the rank that tells it.",
-        (
-            "Watchdog caught collective operation timeout",
-            "pair.cc:{number}] Connection closed by peer",
-            "pair.cc:{number}] Read error {word}: Connection reset by peer",
-            "pair.cc:{number}] Write error {word}: Broken pipe",
-            "Timed out waiting {number}ms for recv operation to complete",
-            "remote process exited or there was a network error",
-            "ncclRemoteError: A call failed",
-            "socketProgress: Connection closed by remote peer",
-            "> failed : Connection reset by peer",
-            "Horovod has been shut down",
-            "This most likely indicates that another task died",
-        ),
-        "torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp; gloo/transport/tcp/pair.cc; nccl/src/misc/socket.cc; "
-        "Horovod",
-        role=Role.CONSEQUENCE,
-        behind=20,
-        rank=("[Rank {number}] Watchdog",),
-    ),
-)
+PEERS: Final = messages_of(r"""
+peer-lost | Distributed job | role=consequence behind=20
+    = A rank waited too long for another one, or the connection to it broke: most often that one failed or hung
+        before; a fault of the network says the same. It is no lack of memory of the rank that tells it.
+    in torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp; gloo/transport/tcp/pair.cc; nccl/src/misc/socket.cc; Horovod
+    > Watchdog caught collective operation timeout
+    > pair.cc:{number}] Connection closed by peer
+    > pair.cc:{number}] Read error {word}: Connection reset by peer
+    > pair.cc:{number}] Write error {word}: Broken pipe
+    > Timed out waiting {number}ms for recv operation to complete
+    > remote process exited or there was a network error
+    > ncclRemoteError: A call failed
+    > socketProgress: Connection closed by remote peer
+    > > failed : Connection reset by peer
+    > Horovod has been shut down
+    > This most likely indicates that another task died
+    rank <- "[Rank {number}] Watchdog"
+""")
 
 
 # ------------------------------------------------------------------------------
 # Any other program: the words that programs print when memory runs out, and what the words around them say of it.
 
-ANY: Final = (
-    Message(
-        "any-memory",
-        "Unknown program",
-        "A program that bfcviz does not know was refused memory, in words that many print. The words around them say "
-        "whether it is memory of the GPU or of the system, if the text says so.",
-        (
-            "out of memory",
-            "out of {word} memory",
-            "out of gpu resources",
-            "bad allocation",
-            "out_of_memory",
-            "out_of_{word}_memory",
-            "OutOfMemory",
-            "insufficient memory",
-            "insufficient {word} memory",
-            "insufficient system resources",
-            "not enough memory",
-            "not enough {word} memory",
-            "not have enough memory",
-            "not have enough free memory",
-            "enough free memory",
-            "memory not available",
-            "memory isn't enough,",
-            "memory isn't enough{end}",
-            "memory is not enough,",
-            "memory is not enough{end}",
-            "memory too low on",
-            "memory too low to",
-            "allocate enough memory",
-            "cannot allocate",
-            "can't allocate",
-            "could not allocate",
-            "failed to allocate",
-            "unable to allocate",
-            "failed to reallocate",
-            "error allocating",
-            "error when allocating",
-            "error while allocating",
-            "memory exhausted",
-            "memory allocation failed",
-            "memory allocation error",
-            "allocation failed",
-            "more than total mem size",
-            "0x8007000E",
-            "0x80070008",
-            "0xC0000017",
-            "No se pudo asignar memoria",
-            "Impossibile allocare memoria",
-            "Nicht genügend Hauptspeicher verfügbar",
-            "无法分配内存",
-        ),
-        "any program; of Windows the numbers of its errors, of glibc the text of ENOMEM in other languages",
-        numbers=(
-            Number(
-                "requested",
-                "bytes of the request",
-                (
-                    "to allocate {amount}",
-                    "to reliably allocate {amount}",
-                    "to allocate: {amount}",
-                    "to allocate a {amount}",
-                    "allocate buffer: {amount}",
-                    "alloc size : {amount}",
-                    "allocate {skip} of size {amount}",
-                    "allocation of {amount}",
-                    "allocation {amount}",
-                    "allocation error {word}: {amount}",
-                    "allocate {amount}",
-                    "required: {amount}",
-                    "required memory: {amount}",
-                    "bytes = {amount}",
-                    "failed to find {amount}",
-                    "requires approximately {amount}",
-                    "requires {amount}",
-                    "requested {amount}",
-                    "requested: {amount}",
-                    "request of size {amount}",
-                    "size {amount}",
-                    "size: {amount}",
-                    "size = {amount}",
-                    "size={amount}",
-                ),
-            ),
-            Number(
-                "device_free",
-                "free on the device",
-                ("free: {amount}", "{amount} free", "available: {amount}", "{amount} available"),
-            ),
-            Number("allocated", "what the program holds", ("UsedMemStatistics : {amount}",)),
-            Number(
-                "limit",
-                "the most that the program may have",
-                ("total mem size : {amount}", "max memory: {amount}", "memory limit: {amount}"),
-            ),
-        ),
-        device=(
-            "[ID={number},",
-            "GPU #{number}",
-            "GPU {number}:",
-            "device {number}{alone}",
-            "device_id:{number}",
-        ),
-        is_weak=True,
-        place="printed",
-    ),
-)
+ANY: Final = messages_of(r"""
+any-memory | Unknown program | place=printed weak
+    = A program that bfcviz does not know was refused memory, in words that many print. The words around them say
+        whether it is memory of the GPU or of the system, if the text says so.
+    in any program; of Windows the numbers of its errors, of glibc the text of ENOMEM in other languages
+    > out of memory
+    > out of {word} memory
+    > out of gpu resources
+    > bad allocation
+    > out_of_memory
+    > out_of_{word}_memory
+    > OutOfMemory
+    > insufficient memory
+    > insufficient {word} memory
+    > insufficient system resources
+    > not enough memory
+    > not enough {word} memory
+    > not have enough memory
+    > not have enough free memory
+    > enough free memory
+    > memory not available
+    > memory isn't enough,
+    > memory isn't enough{end}
+    > memory is not enough,
+    > memory is not enough{end}
+    > memory too low on
+    > memory too low to
+    > allocate enough memory
+    > cannot allocate
+    > can't allocate
+    > could not allocate
+    > failed to allocate
+    > unable to allocate
+    > failed to reallocate
+    > error allocating
+    > error when allocating
+    > error while allocating
+    > memory exhausted
+    > memory allocation failed
+    > memory allocation error
+    > allocation failed
+    > more than total mem size
+    > 0x8007000E
+    > 0x80070008
+    > 0xC0000017
+    > No se pudo asignar memoria
+    > Impossibile allocare memoria
+    > Nicht genügend Hauptspeicher verfügbar
+    > 无法分配内存
+    requested: bytes of the request <- "to allocate {amount}" "to reliably allocate {amount}" "to allocate: {amount}"
+        "to allocate a {amount}" "allocate buffer: {amount}" "alloc size : {amount}"
+        "allocate {skip} of size {amount}" "allocation of {amount}" "allocation {amount}"
+        "allocation error {word}: {amount}" "allocate {amount}" "required: {amount}" "required memory: {amount}"
+        "bytes = {amount}" "failed to find {amount}" "requires approximately {amount}" "requires {amount}"
+        "requested {amount}" "requested: {amount}" "request of size {amount}" "size {amount}" "size: {amount}"
+        "size = {amount}" "size={amount}"
+    device_free: free on the device <- "free: {amount}" "{amount} free" "available: {amount}" "{amount} available"
+    allocated: what the program holds <- "UsedMemStatistics : {amount}"
+    limit: the most that the program may have <- "total mem size : {amount}" "max memory: {amount}"
+        "memory limit: {amount}"
+    device <- "[ID={number}," "GPU #{number}" "GPU {number}:" "device {number}{alone}" "device_id:{number}"
+""")
 
 ANY_PROGRAMS: Final = {
     name: re.compile(pattern)

@@ -1,16 +1,16 @@
 """What an out-of-memory text states: the tables that describe one framework's texts, and the failure read from one.
 
-A table entry is a template as the framework's source has it: words, `{size}` for a number of bytes with its unit,
+A table has a template as the framework's source has it: words, `{size}` for a number of bytes with its unit,
 `{number}` for a number without one. White space may be a line break, because people paste texts that a terminal or a
 quotation wrapped. Every repetition is bounded, so a search takes time proportional to the text.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 # ------------------------------------------------------------------------------
 # Sizes as frameworks print them: `4.22 GiB`, `530.00M`, `0 bytes`, `25,600,000 bytes`, `1062 MB`. All are binary.
@@ -174,6 +174,68 @@ class Message:
     def rank_patterns(self) -> tuple[re.Pattern[str], ...]:
         """Find the rank that it tells of."""
         return tuple(template(text, re.IGNORECASE) for text in self.rank)
+
+
+def messages_of(table: str) -> tuple[Message, ...]:
+    """The entries of a table, which is written as the texts are: an entry has a first line, and deeper ones.
+
+    ```
+    name | framework | role=soft family=host behind=60 within=3 place=last weak alone host like=ANOTHER
+        = what the text says; a line with a deeper indent continues the one before
+        in the files that print it
+        > a template of its beginning
+        requested[M]: what a number counts, with its unit <- "its templates" 'by version'
+        mark storage <- "words of the text" "others"
+        version 2.1 or later <- "words of the text"
+        device <- "templates of its number"; rank is written in the same way
+    ```
+
+    `host` marks each text of the entry as one on system memory; `like` takes the rest from an entry above.
+    """
+    found: dict[str, Message] = {}
+    for entry in re.split(r"\n(?=\S)", table.strip()):
+        head, *lines = re.sub(r"\n {8,}", " ", entry).split("\n")
+        name, framework, *options = head.split(" | ")
+        fields: dict[str, Any] = {"name": name, "framework": framework}
+        for option in " ".join(options).split():
+            key, _, value = option.partition("=")
+            fields |= {key: _VALUES.get(key, str)(value)} if value else _OPTIONS[key]
+        for line in lines:
+            _take_line_of_entry(fields, line.strip())
+        base = found.get(fields.pop("like", ""))
+        found[name] = Message(**fields) if base is None else replace(base, **fields)
+    return tuple(found.values())
+
+
+_VALUES: Final[Mapping[str, Callable[[str], Any]]] = {"role": Role, "behind": int, "within": int}
+_OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "weak": {"is_weak": True},
+    "alone": {"is_alone": True},
+    "host": {"marks": {"": "host"}},
+    "family": {"family": ""},
+}
+"""An option without a value -> what it says."""
+
+_QUOTED: Final = re.compile(r"\"([^\"]*)\"|'([^']*)'")
+
+
+def _take_line_of_entry(fields: dict[str, Any], line: str) -> None:
+    """What one line says of an entry, by the attribute."""
+    what, _, quoted = line.partition(" <- ")
+    texts = tuple(one or other for one, other in _QUOTED.findall(quoted))
+    kind, _, words = what.partition(" ")
+    match kind:
+        case "=" | "in":
+            fields["means" if kind == "=" else "source"] = words
+        case ">":
+            fields["begins"] = (*fields.get("begins", ()), words)
+        case "mark" | "version":
+            fields[f"{kind}s"] = fields.get(f"{kind}s", {}) | dict.fromkeys(texts, words)
+        case "device" | "rank":
+            fields[kind] = texts
+        case _:
+            name, _, unit = kind.removesuffix(":").removesuffix("]").partition("[")
+            fields["numbers"] = (*fields.get("numbers", ()), Number(name, words, texts, unit))
 
 
 # ------------------------------------------------------------------------------

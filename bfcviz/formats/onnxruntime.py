@@ -3,50 +3,30 @@
 import re
 from typing import Final
 
-from bfcviz.formats.messages import Message, Number, SettingWords
+from bfcviz.formats.messages import SettingWords, messages_of
 
-_SOURCE: Final = "onnxruntime/core/framework/bfc_arena.cc"
-
-MESSAGES: Final = (
-    Message(
-        "onnx-limit",
-        "ONNX Runtime",
-        "The arena reached its limit. It has one only if the program set it (gpu_mem_limit, max_mem).",
-        ("Available memory of {number} is smaller than requested bytes of",),
-        _SOURCE,
-        numbers=(
-            Number("requested", "bytes of the request, rounded to 256", ("requested bytes of {number}",)),
-            Number("available", "how far the arena may still grow", ("Available memory of {number}",)),
-        ),
-        marks={"Available memory": "arena_limit"},
-        behind=300,
-    ),
-    Message(
-        "onnx-driver",
-        "ONNX Runtime",
-        "The device refused a region for the arena, also when the arena asked for less.",
-        ("Failed to allocate memory for requested buffer of size",),
-        _SOURCE,
-        numbers=(Number("requested", "bytes of the request, rounded to 256", ("buffer of size {number}",)),),
-        marks={"_nchwc'": "host"},  # a layout that only the CPU has
-        behind=300,
-    ),
-    Message(
-        "onnx-arena",
-        "ONNX Runtime",
-        "The arena ran out; its chunks may follow.",
-        (
-            "BFC Arena ran out of memory trying to allocate",
-            "Failed to find a free memory block despite calling Extend",
-        ),
-        _SOURCE,
-        numbers=(
-            Number(
-                "requested", "bytes of the request", ("trying to allocate {number}", "rounded_bytes={number}")
-            ),
-        ),
-    ),
-)
+MESSAGES: Final = messages_of(r"""
+onnx-limit | ONNX Runtime | behind=300
+    = The arena reached its limit. It has one only if the program set it (gpu_mem_limit, max_mem).
+    in onnxruntime/core/framework/bfc_arena.cc
+    > Available memory of {number} is smaller than requested bytes of
+    requested: bytes of the request, rounded to 256 <- "requested bytes of {number}"
+    available: how far the arena may still grow <- "Available memory of {number}"
+    mark arena_limit <- "Available memory"
+onnx-driver | ONNX Runtime | behind=300
+    = The device refused a region for the arena, also when the arena asked for less.
+    in onnxruntime/core/framework/bfc_arena.cc
+    > Failed to allocate memory for requested buffer of size
+    requested: bytes of the request, rounded to 256 <- "buffer of size {number}"
+    mark host <- "_nchwc'"
+onnx-arena | ONNX Runtime
+    = The arena ran out; its chunks may follow.
+    in onnxruntime/core/framework/bfc_arena.cc
+    > BFC Arena ran out of memory trying to allocate
+    > Failed to find a free memory block despite calling Extend
+    requested: bytes of the request <- "trying to allocate {number}" "rounded_bytes={number}"
+""")
+"""`_nchwc` is a layout that only the CPU has."""
 
 
 # ------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import re
 from math import isfinite
 from typing import Final, NamedTuple
 
-from bfcviz.formats.messages import Message, Number, SettingWords
+from bfcviz.formats.messages import SettingWords, messages_of
 
 # ------------------------------------------------------------------------------
 # Rules and settings.
@@ -207,62 +207,34 @@ def _number_in_rmm_format(text: str) -> int:
 # ------------------------------------------------------------------------------
 # What RMM says when a request fails.
 
-_SIZES: Final = "current/max/try size = "
 
-MESSAGES: Final = (
-    Message(
-        "rmm-pool",
-        "RMM",
-        "The pool could not grow: its maximum is reached, or its upstream refused. Old versions say no more.",
-        ("Maximum pool size exceeded", "maximum pool size exceeded"),
-        "rmm/mr/pool_memory_resource.hpp (since 25.10 cpp/src/mr/detail/pool_memory_resource_impl.cpp)",
-        numbers=(
-            Number(
-                "requested",
-                "bytes of the request",
-                (
-                    "exceeded (failed to allocate {size}",
-                    f"{_SIZES}{{skip}}, {{skip}}, {{size}}",
-                    "[Upstream {number}B]",
-                ),
-            ),
-            Number("reserved", "what the pool holds", (f"{_SIZES}{{size}}",)),
-            Number("limit", "the maximum of the pool", (f"{_SIZES}{{skip}}, {{size}}",)),
-        ),
-        marks={
-            "CUDA error": "upstream",
-            "cudaErrorMemoryAllocation": "upstream",
-            "No room in arena": "arena",
-        },
-        versions={"current/max/try": "24.10 or later", "failed to allocate": "24.04 or later"},
-        behind=80,
-    ),
-    Message(
-        "rmm-limit",
-        "RMM",
-        "A limiting adaptor reached its limit, or one request is larger than its resource allows.",
-        ("Exceeded memory limit", "Maximum allocation size exceeded"),
-        "rmm/mr/limiting_resource_adaptor.hpp",
-        numbers=(Number("requested", "bytes of the request", ("(failed to allocate {size}",)),),
-        marks={"Exceeded memory limit": "adaptor", "Maximum allocation size": "adaptor"},
-    ),
-    Message(
-        "rmm-driver",
-        "RMM",
-        "The driver refused the request.",
-        (
-            "out_of_memory: CUDA error",
-            "bad_alloc: CUDA error at: {word}rmm/{word} cudaErrorMemoryAllocation",
-            "RMM_ERROR_OUT_OF_MEMORY",
-        ),
-        "rmm/detail/error.hpp, RMM_CUDA_TRY_ALLOC",
-        numbers=(
-            Number(
-                "requested",
-                "bytes of the request",
-                ("(failed to allocate {size}", "Attempted to allocate: {size}"),
-            ),
-        ),
-        marks={"CUDA error": "upstream", "RMM_ERROR": "upstream"},
-    ),
-)
+MESSAGES: Final = messages_of(r"""
+rmm-pool | RMM | behind=80
+    = The pool could not grow: its maximum is reached, or its upstream refused. Old versions say no more.
+    in rmm/mr/pool_memory_resource.hpp (since 25.10 cpp/src/mr/detail/pool_memory_resource_impl.cpp)
+    > Maximum pool size exceeded
+    > maximum pool size exceeded
+    requested: bytes of the request <- "exceeded (failed to allocate {size}"
+        "current/max/try size = {skip}, {skip}, {size}" "[Upstream {number}B]"
+    reserved: what the pool holds <- "current/max/try size = {size}"
+    limit: the maximum of the pool <- "current/max/try size = {skip}, {size}"
+    mark upstream <- "CUDA error" "cudaErrorMemoryAllocation"
+    mark arena <- "No room in arena"
+    version 24.10 or later <- "current/max/try"
+    version 24.04 or later <- "failed to allocate"
+rmm-limit | RMM
+    = A limiting adaptor reached its limit, or one request is larger than its resource allows.
+    in rmm/mr/limiting_resource_adaptor.hpp
+    > Exceeded memory limit
+    > Maximum allocation size exceeded
+    requested: bytes of the request <- "(failed to allocate {size}"
+    mark adaptor <- "Exceeded memory limit" "Maximum allocation size"
+rmm-driver | RMM
+    = The driver refused the request.
+    in rmm/detail/error.hpp, RMM_CUDA_TRY_ALLOC
+    > out_of_memory: CUDA error
+    > bad_alloc: CUDA error at: {word}rmm/{word} cudaErrorMemoryAllocation
+    > RMM_ERROR_OUT_OF_MEMORY
+    requested: bytes of the request <- "(failed to allocate {size}" "Attempted to allocate: {size}"
+    mark upstream <- "CUDA error" "RMM_ERROR"
+""")

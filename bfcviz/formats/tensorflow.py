@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from bfcviz.formats.messages import Message, Number, Role, SettingWords
+from bfcviz.formats.messages import SettingWords, messages_of
 from bfcviz.units import GiB, MiB
 
 if TYPE_CHECKING:
@@ -168,12 +168,6 @@ def whole_windows(folder: Path) -> list[Path]:
 # ------------------------------------------------------------------------------
 # What TensorFlow prints when a request fails. The BFC allocator of XLA and JAX is the same code.
 
-_BFC_SOURCE: Final = (
-    "tsl/framework/bfc_allocator.cc (until 2022 tensorflow/core/common_runtime/bfc_allocator.cc)"
-)
-_DRIVER_SOURCE: Final = "xla/stream_executor/cuda/cuda_driver.cc (until 2023 tensorflow/stream_executor)"
-_DEVICE_SOURCE: Final = "tensorflow/core/common_runtime/gpu/gpu_device.cc"
-_HOST_POOLS: Final = {"(mklcpu)": "host", "(cpu)": "host", **{name: name for name in PINNED_POOLS}}
 
 GROWTH_OF_POOL: Final = re.compile(
     r"memory_limit_:\s{1,40}(\d{1,18})\s{1,40}available bytes:\s{1,40}\d{1,18}\s{1,40}"
@@ -187,210 +181,118 @@ def is_one_region(limit: int, next_region: int) -> bool:
     return limit > 0 and next_region == 2 * round_up(limit)
 
 
-MESSAGES: Final = (
-    Message(
-        "tf-bfc",
-        "TensorFlow",
-        "The BFC pool had no free chunk of this size and could not grow. With `this is not a failure` the caller "
-        "goes on with less memory.",
-        ("ran out of memory trying to allocate", "Ran out of memory trying to allocate"),
-        _BFC_SOURCE,
-        family="bfc",
-        numbers=(
-            Number("requested", "bytes of the request", ("trying to allocate {size}",)),
-            Number("rounded", "the same as the pool rounds it, to 256 bytes", ("(rounded to {number})",)),
-        ),
-        marks={"this is not a failure": "soft", "freed_by_count": "soft"} | _HOST_POOLS,
-        device=("(GPU_{number}_bfc)",),
-        versions={"TF_GPU_ALLOCATOR": "2.5 or later", "tsl/framework": "2.12 or later"},
-        behind=160,
-    ),
-    Message(
-        "tf-async",
-        "TensorFlow",
-        "The asynchronous allocator of CUDA refused a request. The text says what is free on the device.",
-        ("cuMemAllocAsync failed to allocate {number}",),
-        "xla/stream_executor/gpu/gpu_cudamallocasync_allocator.cc (until 2023 tensorflow/core/common_runtime/gpu)",
-        family="bfc",
-        numbers=(
-            Number("requested", "bytes of the request", ("failed to allocate {number}",)),
-            Number("device_free", "free on the device", ("Free memory/Total memory: {number}/",)),
-            Number("device_total", "the whole device", ("Free memory/Total memory: {skip}/{number}",)),
-        ),
-        marks={"cuMemAllocAsync": "async"},
-        device=("gpu_async_{number} cuMemAllocAsync",),
-        behind=30,
-    ),
-    Message(
-        "tf-tensor",
-        "TensorFlow",
-        "An operation could not allocate its output. The size is the product of the shape and the width of the type.",
-        ("OOM when allocating tensor", "ResourceExhaustedError: failed to allocate memory [Op:"),
-        "tensorflow/core/framework/op_kernel.cc",
-        family="bfc",
-        marks={"by allocator cpu": "host", "by allocator mklcpu": "host", "device:CPU": "host"} | _HOST_POOLS,
-        versions={"[[Node:": "1.x", "[[{{node": "1.12 or later"},
-        device=("device:GPU:{number} by allocator", "device:DML:{number} by allocator"),
-    ),
-    Message(
-        "tf-refused",
-        "TensorFlow",
-        "The driver refused memory for the growth of the pool. The pool then tries 10 % less, again and again: one "
-        "such line is no failure yet.",
-        (
-            "failed to allocate {word} ({number} bytes) from device",
-            "failed to alloc {number} bytes unified memory",
-        ),
-        _DRIVER_SOURCE,
-        role=Role.BEFORE,
-        family="bfc",
-        numbers=(
-            Number(
-                "extension_refused",
-                "the region that the driver refused",
-                (
-                    "failed to allocate {word} ({number} bytes) from device",
-                    "alloc {number} bytes unified memory",
-                ),
-            ),
-        ),
-        marks={"bytes unified memory": "host_and_device"},
-    ),
-    Message(
-        "tf-host",
-        "TensorFlow",
-        "Pinned system memory was refused, not GPU memory.",
-        (
-            "failed to alloc {number} bytes on host",
-            "could not allocate pinned host memory of size",
-            "failed to allocate {number} bytes on host",
-        ),
-        _DRIVER_SOURCE,
-        family="host",
-        numbers=(
-            Number(
-                "requested",
-                "bytes of system memory",
-                (
-                    "alloc {number} bytes on host",
-                    "memory of size: {number}",
-                    "allocate {number} bytes on host",
-                ),
-            ),
-        ),
-        marks={"host": "host"},
-    ),
-    Message(
-        "tf-stats",
-        "TensorFlow",
-        "The counters of the pool at the moment of the failure. `Limit` is that of the pool, not of the device.",
-        ("MaxAllocSize: {number}",),
-        _BFC_SOURCE,
-        role=Role.BEFORE,
-        family="bfc",
-        numbers=(
-            Number("limit", "the most that the pool may become", ("Limit: {number}",)),
-            Number("in_use", "bytes in chunks in use", ("InUse: {number}",)),
-            Number("peak", "the most that was in use", ("MaxInUse: {number}",)),
-            Number("num_allocs", "how many allocations there were", ("NumAllocs: {number}",)),
-            Number("largest_alloc", "the largest of them", ("MaxAllocSize: {number}",)),
-            Number("largest_free", "the largest free chunk", ("LargestFreeBlock: {number}",)),
-        ),
-        behind=600,
-    ),
-    Message(
-        "tf-pool",
-        "TensorFlow",
-        "The pool at the moment of the failure: what it holds, its limit, and how far it may still grow.",
-        ("total_region_allocated_bytes_: {number}", "Total bytes in pool: {number}"),
-        _BFC_SOURCE,
-        role=Role.BEFORE,
-        family="bfc",
-        numbers=(
-            Number(
-                "reserved",
-                "the pool",
-                ("total_region_allocated_bytes_: {number}", "Total bytes in pool: {number}"),
-            ),
-            Number("limit", "the most that the pool may become", ("memory_limit_: {number}",)),
-            Number("available", "how far the pool may still grow", ("available bytes: {number}",)),
-            Number("in_use", "bytes in chunks in use", ("Sum Total of in-use chunks: {size}",)),
-        ),
-        behind=250,
-    ),
-    Message(
-        "tf-device",
-        "TensorFlow",
-        "The device when the program started: its size, and what was free then.",
-        ("totalMemory: {size}", "Total memory: {number} GiB", "Total memory: {number} MiB"),
-        _DEVICE_SOURCE,
-        role=Role.BEFORE,
-        family="bfc",
-        numbers=(
-            Number("device_total", "the whole device", ("totalMemory: {size}", "Total memory: {size}")),
-            Number(
-                "device_free_at_start",
-                "free when the program started",
-                ("freeMemory: {size}", "Free memory: {size}"),
-            ),
-        ),
-    ),
-    Message(
-        "tf-large",
-        "TensorFlow",
-        "One request of system memory is more than a tenth of what is free: a warning.",
-        (
-            "Allocation of {number} exceeds 10% of free system memory",
-            "Allocation of {number} exceeds 10% of system memory",
-        ),
-        "tensorflow/core/framework/cpu_allocator_impl.cc",
-        role=Role.SOFT,
-        family="warning",
-        numbers=(Number("requested", "bytes of the request", ("Allocation of {number} exceeds",)),),
-        is_weak=True,
-    ),
-    Message(
-        "tf-limit",
-        "TensorFlow",
-        "What the pool may take of the device; decided at the start from what was free.",
-        (
-            "with {number} MB memory",
-            "XLA backend allocating {number} bytes on device",
-            "XLA backend will use up to {number} bytes on device",
-        ),
-        f"{_DEVICE_SOURCE}; xla/pjrt/gpu/se_gpu_pjrt_client.cc",
-        role=Role.BEFORE,
-        family="bfc",
-        numbers=(
-            Number("limit", "the most that the pool may become", ("with {number} MB memory",), unit="M"),
-            Number(
-                "limit",
-                "the most that the pool may become",
-                ("allocating {number} bytes on device", "use up to {number} bytes on device"),
-            ),
-        ),
-        marks={"MB memory": "start_limit"},
-    ),
-    Message(
-        "tf-context",
-        "TensorFlow",
-        "The driver could not even make a context on the device: it is full before this program begins.",
-        ("cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY",),
-        _DRIVER_SOURCE,
-        family="context",
-        numbers=(Number("device_total", "the whole device", ("total memory reported: {number}",)),),
-        marks={"cuDevicePrimaryCtxRetain": "context"},
-    ),
-    Message(
-        "tf-copy",
-        "TensorFlow",
-        "A copy to the GPU found no memory for its target. The reason stands in the lines of the allocator before it.",
-        ("Dst tensor is not initialized", "SameWorkerRecvDone unable to allocate output tensor"),
-        "tensorflow/core/common_runtime/gpu/gpu_util.cc, rendezvous_mgr.cc",
-        family="bfc",
-        marks={"device:CPU:0;edge": "host"},
-    ),
-)
+MESSAGES: Final = messages_of(r"""
+tf-bfc | TensorFlow | family=bfc behind=160
+    = The BFC pool had no free chunk of this size and could not grow. With `this is not a failure` the caller goes on
+        with less memory.
+    in tsl/framework/bfc_allocator.cc (until 2022 tensorflow/core/common_runtime/bfc_allocator.cc)
+    > ran out of memory trying to allocate
+    > Ran out of memory trying to allocate
+    requested: bytes of the request <- "trying to allocate {size}"
+    rounded: the same as the pool rounds it, to 256 bytes <- "(rounded to {number})"
+    mark soft <- "this is not a failure" "freed_by_count"
+    mark host <- "(mklcpu)" "(cpu)"
+    mark xla_gpu_host_bfc <- "xla_gpu_host_bfc"
+    mark gpu_host_bfc <- "gpu_host_bfc"
+    mark cuda_host_bfc <- "cuda_host_bfc"
+    version 2.5 or later <- "TF_GPU_ALLOCATOR"
+    version 2.12 or later <- "tsl/framework"
+    device <- "(GPU_{number}_bfc)"
+tf-async | TensorFlow | family=bfc behind=30
+    = The asynchronous allocator of CUDA refused a request. The text says what is free on the device.
+    in xla/stream_executor/gpu/gpu_cudamallocasync_allocator.cc (until 2023 tensorflow/core/common_runtime/gpu)
+    > cuMemAllocAsync failed to allocate {number}
+    requested: bytes of the request <- "failed to allocate {number}"
+    device_free: free on the device <- "Free memory/Total memory: {number}/"
+    device_total: the whole device <- "Free memory/Total memory: {skip}/{number}"
+    mark async <- "cuMemAllocAsync"
+    device <- "gpu_async_{number} cuMemAllocAsync"
+tf-tensor | TensorFlow | family=bfc
+    = An operation could not allocate its output. The size is the product of the shape and the width of the type.
+    in tensorflow/core/framework/op_kernel.cc
+    > OOM when allocating tensor
+    > ResourceExhaustedError: failed to allocate memory [Op:
+    mark host <- "by allocator cpu" "by allocator mklcpu" "device:CPU" "(mklcpu)" "(cpu)"
+    mark xla_gpu_host_bfc <- "xla_gpu_host_bfc"
+    mark gpu_host_bfc <- "gpu_host_bfc"
+    mark cuda_host_bfc <- "cuda_host_bfc"
+    version 1.x <- "[[Node:"
+    version 1.12 or later <- "[[{{node"
+    device <- "device:GPU:{number} by allocator" "device:DML:{number} by allocator"
+tf-refused | TensorFlow | role=before family=bfc
+    = The driver refused memory for the growth of the pool. The pool then tries 10 % less, again and again: one such
+        line is no failure yet.
+    in xla/stream_executor/cuda/cuda_driver.cc (until 2023 tensorflow/stream_executor)
+    > failed to allocate {word} ({number} bytes) from device
+    > failed to alloc {number} bytes unified memory
+    extension_refused: the region that the driver refused <- "failed to allocate {word} ({number} bytes) from device"
+        "alloc {number} bytes unified memory"
+    mark host_and_device <- "bytes unified memory"
+tf-host | TensorFlow | family=host
+    = Pinned system memory was refused, not GPU memory.
+    in xla/stream_executor/cuda/cuda_driver.cc (until 2023 tensorflow/stream_executor)
+    > failed to alloc {number} bytes on host
+    > could not allocate pinned host memory of size
+    > failed to allocate {number} bytes on host
+    requested: bytes of system memory <- "alloc {number} bytes on host" "memory of size: {number}"
+        "allocate {number} bytes on host"
+    mark host <- "host"
+tf-stats | TensorFlow | role=before family=bfc behind=600
+    = The counters of the pool at the moment of the failure. `Limit` is that of the pool, not of the device.
+    in tsl/framework/bfc_allocator.cc (until 2022 tensorflow/core/common_runtime/bfc_allocator.cc)
+    > MaxAllocSize: {number}
+    limit: the most that the pool may become <- "Limit: {number}"
+    in_use: bytes in chunks in use <- "InUse: {number}"
+    peak: the most that was in use <- "MaxInUse: {number}"
+    num_allocs: how many allocations there were <- "NumAllocs: {number}"
+    largest_alloc: the largest of them <- "MaxAllocSize: {number}"
+    largest_free: the largest free chunk <- "LargestFreeBlock: {number}"
+tf-pool | TensorFlow | role=before family=bfc behind=250
+    = The pool at the moment of the failure: what it holds, its limit, and how far it may still grow.
+    in tsl/framework/bfc_allocator.cc (until 2022 tensorflow/core/common_runtime/bfc_allocator.cc)
+    > total_region_allocated_bytes_: {number}
+    > Total bytes in pool: {number}
+    reserved: the pool <- "total_region_allocated_bytes_: {number}" "Total bytes in pool: {number}"
+    limit: the most that the pool may become <- "memory_limit_: {number}"
+    available: how far the pool may still grow <- "available bytes: {number}"
+    in_use: bytes in chunks in use <- "Sum Total of in-use chunks: {size}"
+tf-device | TensorFlow | role=before family=bfc
+    = The device when the program started: its size, and what was free then.
+    in tensorflow/core/common_runtime/gpu/gpu_device.cc
+    > totalMemory: {size}
+    > Total memory: {number} GiB
+    > Total memory: {number} MiB
+    device_total: the whole device <- "totalMemory: {size}" "Total memory: {size}"
+    device_free_at_start: free when the program started <- "freeMemory: {size}" "Free memory: {size}"
+tf-large | TensorFlow | role=soft family=warning weak
+    = One request of system memory is more than a tenth of what is free: a warning.
+    in tensorflow/core/framework/cpu_allocator_impl.cc
+    > Allocation of {number} exceeds 10% of free system memory
+    > Allocation of {number} exceeds 10% of system memory
+    requested: bytes of the request <- "Allocation of {number} exceeds"
+tf-limit | TensorFlow | role=before family=bfc
+    = What the pool may take of the device; decided at the start from what was free.
+    in tensorflow/core/common_runtime/gpu/gpu_device.cc; xla/pjrt/gpu/se_gpu_pjrt_client.cc
+    > with {number} MB memory
+    > XLA backend allocating {number} bytes on device
+    > XLA backend will use up to {number} bytes on device
+    limit[M]: the most that the pool may become <- "with {number} MB memory"
+    limit: the most that the pool may become <- "allocating {number} bytes on device"
+        "use up to {number} bytes on device"
+    mark start_limit <- "MB memory"
+tf-context | TensorFlow | family=context
+    = The driver could not even make a context on the device: it is full before this program begins.
+    in xla/stream_executor/cuda/cuda_driver.cc (until 2023 tensorflow/stream_executor)
+    > cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY
+    device_total: the whole device <- "total memory reported: {number}"
+    mark context <- "cuDevicePrimaryCtxRetain"
+tf-copy | TensorFlow | family=bfc
+    = A copy to the GPU found no memory for its target. The reason stands in the lines of the allocator before it.
+    in tensorflow/core/common_runtime/gpu/gpu_util.cc, rendezvous_mgr.cc
+    > Dst tensor is not initialized
+    > SameWorkerRecvDone unable to allocate output tensor
+    mark host <- "device:CPU:0;edge"
+""")
 
 TENSOR: Final = re.compile(
     r"shape\s?\[(?P<shape>[\d,\s]{0,200})\](?:\s{1,9}and\s{1,9}type\s{1,9}(?P<type>\w{1,40}))?"

@@ -17,12 +17,12 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 from typing import Any, Final, Self
 
-from bfcviz.formats.messages import Message, Number, Role, SettingWords
+from bfcviz.formats.messages import SettingWords, messages_of
 
 # ------------------------------------------------------------------------------
 # Rules: how PyTorch's caching allocator rounds and splits blocks, by its settings; its history omits this.
@@ -294,306 +294,168 @@ class TorchStreamNumbers:
 # It asks the driver for a segment, not for the tensor. When the driver refuses, it returns every segment that is
 # wholly free and asks again; only then it raises. The free memory in the message is read after that.
 
-_CUDA_SOURCE: Final = "c10/cuda/CUDACachingAllocator.cpp (hipified for ROCm), c10/xpu/XPUCachingAllocator.cpp"
 
-_REQUESTED: Final = Number(
-    "requested",
-    "the segment that was asked of the driver, not the tensor: 2 MiB for up to 1 MiB, 20 MiB for up to 10 MiB, "
-    "above that the next multiple of 2 MiB; up to version 1.0 the next multiple of 128 KiB",
-    ("Tried to allocate {bytes}",),
-)
-_CUDA_NUMBERS: Final = (
-    _REQUESTED,
-    Number(
-        "device_total",
-        "the whole device, as the driver says",
-        ("total capacity of {bytes}", "total capacty of {bytes}", "{bytes} total capacity"),
-    ),
-    Number(
-        "device_free",
-        "free on the device after PyTorch returned its unused segments",
-        ("of which {bytes} is free", "{bytes} free;"),
-    ),
-    Number(
-        "limit", "what torch.cuda.set_per_process_memory_fraction allows this process", ("{bytes} allowed;",)
-    ),
-    Number(
-        "process_in_use",
-        "this process as the driver counts it: the allocator, and the context, libraries and graphs",
-        ("this process has {bytes} memory in use",),
-    ),
-    Number("allocated", "live tensors", ("{bytes} is allocated by PyTorch", "{bytes} already allocated")),
-    Number(
-        "private_pools",
-        "free memory that only CUDA graphs and MemPools may use",
-        ("with {bytes} allocated in private pools",),
-    ),
-    Number(
-        "reserved_unallocated",
-        "held by PyTorch and free, in segments that a live tensor keeps from being returned",
-        ("{bytes} is reserved by PyTorch but unallocated",),
-    ),
-    Number("reserved", "all segments that PyTorch holds", ("{bytes} reserved in total by PyTorch",)),
-    Number("cached", "held by PyTorch and free (versions up to 1.3)", ("{bytes} cached",)),
-)
-
-_CUDA_MESSAGE: Final = Message(
-    "torch-cuda",
-    "PyTorch CUDA",
-    "The caching allocator of PyTorch asked the driver for a segment, gave back every segment that was wholly "
-    "free, asked again, and was refused. So empty_cache() cannot help.",
-    tuple(f"{word} out of memory" for word in ("CUDA", "HIP", "XPU", "NPU")),
-    _CUDA_SOURCE,
-    numbers=_CUDA_NUMBERS,
-    marks={NEW_CONF: "conf", HIP_CONF: "hip_conf"},
-    versions={
-        "total capacty": "2.1",
-        NEW_CONF: "2.9 or later",
-        "docs.pytorch.org": "2.8 or later",
-        "torch.OutOfMemoryError": "2.5 or later",
-        "expandable_segments": "2.2 or later",
-        "has a total capacity": "2.2 or later",
-        "cached)": "0.4.1 to 1.3",
-        "If reserved memory is >>": "1.11 to 2.0",
-        "torch.cuda.OutOfMemoryError": "1.13 or later",
-        "reserved in total by PyTorch": "1.4 to 2.0",
-    },
-    device=("GPU {number} has a total", "(GPU {number};", "(NPU {number};"),
-    behind=40,
-)
-
-MESSAGES: Final = (
-    Message(
-        "torch-size",
-        "PyTorch CUDA",
-        "PyTorch refuses such a size before it asks the driver: negative, overflowed, or wrong. That is the whole "
-        "message.",
-        tuple(
-            f"{word} out of memory. Tried to allocate more than 1EB memory" for word in ("CUDA", "HIP", "NPU")
-        ),
-        _CUDA_SOURCE,
-        versions={"torch.OutOfMemoryError": "2.5 or later", "torch.cuda.OutOfMemoryError": "1.13 or later"},
-        behind=40,
-    ),
-    _CUDA_MESSAGE,
-    replace(
-        _CUDA_MESSAGE,
-        name="torch-cut",
-        means="The same text without its first words.",
-        begins=("Tried to allocate {size} (GPU", "Tried to allocate {size}. GPU"),
-        behind=0,
-        is_weak=True,
-    ),
-    Message(
-        "torch-nvml",
-        "PyTorch CUDA",
-        "The driver refused a segment, and so did NVML when PyTorch asked it for the processes on the device, which "
-        "stand in its message: on a MIG slice, in a container, on a Jetson. So there is no number in the text.",
-        tuple(
-            f"NVML_SUCCESS == {asked} INTERNAL ASSERT FAILED at {{word}}CUDACachingAllocator.cpp"
-            for asked in (
-                "r",
-                "DriverAPI::get()->nvmlInit_v2_()",
-                "DriverAPI::get()->nvmlDeviceGetHandleByPciBusId_v2_( pci_id, &nvml_device)",
-            )
-        ),
-        _CUDA_SOURCE,
-        versions={"NVML_SUCCESS": "2.1 or later"},
-        is_weak=True,
-    ),
-    Message(
-        "torch-xpu-block",
-        "PyTorch XPU",
-        "One buffer is larger than Intel's extension allows for any on this device. It refuses that itself, before it "
-        "asks the driver.",
-        ("Current platform can NOT allocate memory block with size larger than {size}",),
-        "intel-extension-for-pytorch, csrc/gpu/runtime/CachingDeviceAllocator.cpp",
-        numbers=(
-            Number("requested", "the segment that was asked of the driver", ("Tried to allocate {bytes}",)),
-            Number("limit", "the largest buffer", ("size larger than {bytes}",)),
-            Number("device_total", "the whole device", ("{bytes} total capacity",)),
-        ),
-    ),
-    Message(
-        "torch-async",
-        "PyTorch cudaMallocAsync",
-        "The driver's own pool (backend:cudaMallocAsync, the default of ComfyUI) refused a request. Some programs "
-        "cut the numbers off.",
-        ("Allocation on device",),
-        "c10/cuda/CUDAMallocAsyncAllocator.cpp",
-        is_alone=True,
-        numbers=(
-            Number("allocated", "live tensors", ("Currently allocated : {bytes}",)),
-            Number("requested", "bytes of the tensor", ("Requested : {bytes}",)),
-            Number("device_total", "the whole device", ("Device limit : {bytes}",)),
-            Number("device_free", "free on the device", ("Free (according to CUDA): {bytes}",)),
-            Number(
-                "limit",
-                "what set_per_process_memory_fraction allows; 17179869184 GiB means: no limit",
-                ("PyTorch limit (set by user-supplied memory fraction) : {bytes}",),
-            ),
-        ),
-        marks={"Allocation on device": "async"},
-        device=("Allocation on device {number} would",),
-        versions={"torch.OutOfMemoryError": "2.5 or later"},
-        behind=40,
-    ),
-    Message(
-        "torch-mps",
-        "PyTorch MPS",
-        "PyTorch on a Mac passed its own limit: a share (default 1.7) of the memory that Metal recommends for one "
-        "process. On Apple silicon memory is shared with the system.",
-        ("MPS backend out of memory",),
-        "aten/src/ATen/mps/MPSAllocator.mm",
-        family="mps",
-        numbers=(
-            Number("allocated", "heaps of PyTorch's pools", ("MPS allocated: {bytes}",)),
-            Number(
-                "other_allocations",
-                "what this process holds of Metal's memory outside these pools; not other programs",
-                ("other allocations: {bytes}",),
-            ),
-            Number("limit", f"{MPS_LIMIT} x the recommended working set", ("max allowed: {bytes}",)),
-            Number(
-                "requested",
-                "the buffer of the tensor, its size rounded up to what Metal allocates",
-                ("Tried to allocate {bytes}",),
-            ),
-        ),
-        marks={"MPS backend": "unified"},
-    ),
-    Message(
-        "torch-mps-buffer",
-        "PyTorch MPS",
-        "One buffer is larger than Metal allows for any.",
-        ("Invalid buffer size: {size}",),
-        "aten/src/ATen/mps/MPSAllocator.mm",
-        family="mps",
-        numbers=(Number("requested", "bytes of the tensor", ("Invalid buffer size: {bytes}",)),),
-        marks={"Invalid buffer": "one_buffer"},
-    ),
-    Message(
-        "torch-mps-private",
-        "PyTorch MPS",
-        "Metal gave no buffer that only the GPU uses.",
-        ("Failed to allocate private MTLBuffer for size {number}",),
-        "aten/src/ATen/native/mps",
-        family="mps",
-        numbers=(Number("requested", "bytes of the buffer", ("MTLBuffer for size {number}",)),),
-    ),
-    Message(
-        "torch-cpu",
-        "PyTorch CPU",
-        "System memory was refused, not GPU memory.",
-        (
-            "DefaultCPUAllocator: can't allocate memory",
-            "DefaultCPUAllocator: not enough memory",
-            "Torch: not enough memory",
-            "posix_memalign(&data, gAlignment, nbytes) == 0. 12 vs 0",
-        ),
-        "c10/core/impl/alloc_cpu.cpp",
-        family="host",
-        numbers=(Number("requested", "bytes of the tensor", ("you tried to allocate {bytes}",)),),
-        marks={"memory": "host", "posix_memalign": "host"},
-    ),
-    Message(
-        "torch-retry",
-        "PyTorch CUDA",
-        "The program goes on with less at once: the failure just before is none.",
-        (
-            "Ran out of memory when regular VAE decoding, retrying with tiled VAE",
-            "Ran out of memory when regular VAE encoding, retrying with tiled VAE",
-            "Decreasing batch size to: {number}",
-            "Batch size {number} failed, trying batch size {number}",
-        ),
-        "comfy/sd.py; training loops that look for a batch size; pytorch_lightning/tuner/batch_size_scaling.py",
-        role=Role.RETRY,
-        within=3,
-    ),
-    Message(
-        "torch-no-batch",
-        "PyTorch CUDA",
-        "No batch was small enough: the failure before, after which the program had tried a smaller one, ended it.",
-        ("No executable batch size found, reached zero",),
-        "accelerate/utils/memory.py, find_executable_batch_size",
-        role=Role.AFTER_ALL,
-        marks={"No executable": "after_all"},
-    ),
-    Message(
-        "torch-recovered",
-        "PyTorch CUDA",
-        "fairseq left out the batch, and the next line is of a later step: the failure before is none.",
-        ("attempting to recover from OOM in forward/backward pass {word} {word} | INFO | train",),
-        "fairseq/trainer.py, train_step",
-        role=Role.RETRY,
-        marks={"attempting to recover": "left_out"},
-    ),
-    Message(
-        "torch-skipped",
-        "PyTorch CUDA",
-        "fairseq, or a program like it, left out a batch for which memory ran out.",
-        ("WARNING: ran out of memory on GPU #{number}, skipping batch", "ran out of memory, skipping batch"),
-        "fairseq/trainer.py (2018 and 2019)",
-        role=Role.RETRY,
-        marks={"skipping batch": "left_out"},
-        within=3,
-    ),
-    Message(
-        "torch-summary",
-        "PyTorch CUDA",
-        "The counters of the allocator. They tell of a failure only if they count one (CUDA OOMs).",
-        ("PyTorch CUDA memory summary",),
-        "torch/cuda/memory.py, memory_summary()",
-        role=Role.REPORT,
-        numbers=(
-            Number("num_ooms", "requests that failed", ("CUDA OOMs: {number}",)),
-            Number(
-                "num_retries",
-                "times that PyTorch returned its cache and asked again",
-                ("cudaMalloc retries: {number}",),
-            ),
-            Number("allocated", "live tensors now", ("Allocated memory | {bytes}",)),
-            Number("peak", "the most live tensors there were", ("Allocated memory | {skip} | {bytes}",)),
-            Number("reserved", "all segments now", ("GPU reserved memory | {bytes}",)),
-            Number(
-                "peak_reserved", "the most segments there were", ("GPU reserved memory | {skip} | {bytes}",)
-            ),
-            Number(
-                "non_releasable",
-                "free inside segments that a live tensor keeps",
-                ("Non-releasable memory | {bytes}",),
-            ),
-        ),
-        marks={" MB |": "summary_mb"},
-        versions={" MB |": "1.4 to 1.13"} | dict.fromkeys((" MiB |", " GiB |", " KiB |"), "2.0 or later"),
-    ),
-    Message(
-        "torch-stats",
-        "PyTorch CUDA",
-        "The same counters as a dictionary.",
-        ("allocated_bytes.all.current",),
-        "torch/cuda/memory.py, memory_stats()",
-        role=Role.REPORT,
-        numbers=(
-            Number("num_ooms", "requests that failed", ("num_ooms{sep}{number}",)),
-            Number(
-                "num_retries", "times that PyTorch returned its cache", ("num_alloc_retries{sep}{number}",)
-            ),
-            Number("allocated", "live tensors now", ("allocated_bytes.all.current{sep}{number}",)),
-            Number("peak", "the most live tensors there were", ("allocated_bytes.all.peak{sep}{number}",)),
-            Number("reserved", "all segments now", ("reserved_bytes.all.current{sep}{number}",)),
-            Number(
-                "peak_reserved", "the most segments there were", ("reserved_bytes.all.peak{sep}{number}",)
-            ),
-            Number(
-                "non_releasable",
-                "free inside segments that a live tensor keeps",
-                ("inactive_split_bytes.all.current{sep}{number}",),
-            ),
-        ),
-        behind=6000,
-    ),
-)
+MESSAGES: Final = messages_of(r"""
+torch-size | PyTorch CUDA | behind=40
+    = PyTorch refuses such a size before it asks the driver: negative, overflowed, or wrong. That is the whole
+        message.
+    in c10/cuda/CUDACachingAllocator.cpp (hipified for ROCm), c10/xpu/XPUCachingAllocator.cpp
+    > CUDA out of memory. Tried to allocate more than 1EB memory
+    > HIP out of memory. Tried to allocate more than 1EB memory
+    > NPU out of memory. Tried to allocate more than 1EB memory
+    version 2.5 or later <- "torch.OutOfMemoryError"
+    version 1.13 or later <- "torch.cuda.OutOfMemoryError"
+torch-cuda | PyTorch CUDA | behind=40
+    = The caching allocator of PyTorch asked the driver for a segment, gave back every segment that was wholly free,
+        asked again, and was refused. So empty_cache() cannot help.
+    in c10/cuda/CUDACachingAllocator.cpp (hipified for ROCm), c10/xpu/XPUCachingAllocator.cpp
+    > CUDA out of memory
+    > HIP out of memory
+    > XPU out of memory
+    > NPU out of memory
+    requested: the segment that was asked of the driver, not the tensor: 2 MiB for up to 1 MiB, 20 MiB for up to 10
+        MiB, above that the next multiple of 2 MiB; up to version 1.0 the next multiple of 128 KiB <-
+        "Tried to allocate {bytes}"
+    device_total: the whole device, as the driver says <- "total capacity of {bytes}" "total capacty of {bytes}"
+        "{bytes} total capacity"
+    device_free: free on the device after PyTorch returned its unused segments <- "of which {bytes} is free"
+        "{bytes} free;"
+    limit: what torch.cuda.set_per_process_memory_fraction allows this process <- "{bytes} allowed;"
+    process_in_use: this process as the driver counts it: the allocator, and the context, libraries and graphs <-
+        "this process has {bytes} memory in use"
+    allocated: live tensors <- "{bytes} is allocated by PyTorch" "{bytes} already allocated"
+    private_pools: free memory that only CUDA graphs and MemPools may use <- "with {bytes} allocated in private pools"
+    reserved_unallocated: held by PyTorch and free, in segments that a live tensor keeps from being returned <-
+        "{bytes} is reserved by PyTorch but unallocated"
+    reserved: all segments that PyTorch holds <- "{bytes} reserved in total by PyTorch"
+    cached: held by PyTorch and free (versions up to 1.3) <- "{bytes} cached"
+    mark conf <- "PYTORCH_ALLOC_CONF"
+    mark hip_conf <- "PYTORCH_HIP_ALLOC_CONF"
+    version 2.1 <- "total capacty"
+    version 2.9 or later <- "PYTORCH_ALLOC_CONF"
+    version 2.8 or later <- "docs.pytorch.org"
+    version 2.5 or later <- "torch.OutOfMemoryError"
+    version 2.2 or later <- "expandable_segments" "has a total capacity"
+    version 0.4.1 to 1.3 <- "cached)"
+    version 1.11 to 2.0 <- "If reserved memory is >>"
+    version 1.13 or later <- "torch.cuda.OutOfMemoryError"
+    version 1.4 to 2.0 <- "reserved in total by PyTorch"
+    device <- "GPU {number} has a total" "(GPU {number};" "(NPU {number};"
+torch-cut | PyTorch CUDA | like=torch-cuda behind=0 weak
+    = The same text without its first words.
+    > Tried to allocate {size} (GPU
+    > Tried to allocate {size}. GPU
+torch-nvml | PyTorch CUDA | weak
+    = The driver refused a segment, and so did NVML when PyTorch asked it for the processes on the device, which stand
+        in its message: on a MIG slice, in a container, on a Jetson. So there is no number in the text.
+    in c10/cuda/CUDACachingAllocator.cpp (hipified for ROCm), c10/xpu/XPUCachingAllocator.cpp
+    > NVML_SUCCESS == r INTERNAL ASSERT FAILED at {word}CUDACachingAllocator.cpp
+    > NVML_SUCCESS == DriverAPI::get()->nvmlInit_v2_() INTERNAL ASSERT FAILED at {word}CUDACachingAllocator.cpp
+    > NVML_SUCCESS == DriverAPI::get()->nvmlDeviceGetHandleByPciBusId_v2_( pci_id, &nvml_device) INTERNAL ASSERT
+        FAILED at {word}CUDACachingAllocator.cpp
+    version 2.1 or later <- "NVML_SUCCESS"
+torch-xpu-block | PyTorch XPU
+    = One buffer is larger than Intel's extension allows for any on this device. It refuses that itself, before it
+        asks the driver.
+    in intel-extension-for-pytorch, csrc/gpu/runtime/CachingDeviceAllocator.cpp
+    > Current platform can NOT allocate memory block with size larger than {size}
+    requested: the segment that was asked of the driver <- "Tried to allocate {bytes}"
+    limit: the largest buffer <- "size larger than {bytes}"
+    device_total: the whole device <- "{bytes} total capacity"
+torch-async | PyTorch cudaMallocAsync | behind=40 alone
+    = The driver's own pool (backend:cudaMallocAsync, the default of ComfyUI) refused a request. Some programs cut the
+        numbers off.
+    in c10/cuda/CUDAMallocAsyncAllocator.cpp
+    > Allocation on device
+    allocated: live tensors <- "Currently allocated : {bytes}"
+    requested: bytes of the tensor <- "Requested : {bytes}"
+    device_total: the whole device <- "Device limit : {bytes}"
+    device_free: free on the device <- "Free (according to CUDA): {bytes}"
+    limit: what set_per_process_memory_fraction allows; 17179869184 GiB means: no limit <-
+        "PyTorch limit (set by user-supplied memory fraction) : {bytes}"
+    mark async <- "Allocation on device"
+    version 2.5 or later <- "torch.OutOfMemoryError"
+    device <- "Allocation on device {number} would"
+torch-mps | PyTorch MPS | family=mps
+    = PyTorch on a Mac passed its own limit: a share (default 1.7) of the memory that Metal recommends for one
+        process. On Apple silicon memory is shared with the system.
+    in aten/src/ATen/mps/MPSAllocator.mm
+    > MPS backend out of memory
+    allocated: heaps of PyTorch's pools <- "MPS allocated: {bytes}"
+    other_allocations: what this process holds of Metal's memory outside these pools; not other programs <-
+        "other allocations: {bytes}"
+    limit: PYTORCH_MPS_HIGH_WATERMARK_RATIO x the recommended working set <- "max allowed: {bytes}"
+    requested: the buffer of the tensor, its size rounded up to what Metal allocates <- "Tried to allocate {bytes}"
+    mark unified <- "MPS backend"
+torch-mps-buffer | PyTorch MPS | family=mps
+    = One buffer is larger than Metal allows for any.
+    in aten/src/ATen/mps/MPSAllocator.mm
+    > Invalid buffer size: {size}
+    requested: bytes of the tensor <- "Invalid buffer size: {bytes}"
+    mark one_buffer <- "Invalid buffer"
+torch-mps-private | PyTorch MPS | family=mps
+    = Metal gave no buffer that only the GPU uses.
+    in aten/src/ATen/native/mps
+    > Failed to allocate private MTLBuffer for size {number}
+    requested: bytes of the buffer <- "MTLBuffer for size {number}"
+torch-cpu | PyTorch CPU | family=host
+    = System memory was refused, not GPU memory.
+    in c10/core/impl/alloc_cpu.cpp
+    > DefaultCPUAllocator: can't allocate memory
+    > DefaultCPUAllocator: not enough memory
+    > Torch: not enough memory
+    > posix_memalign(&data, gAlignment, nbytes) == 0. 12 vs 0
+    requested: bytes of the tensor <- "you tried to allocate {bytes}"
+    mark host <- "memory" "posix_memalign"
+torch-retry | PyTorch CUDA | role=retry within=3
+    = The program goes on with less at once: the failure just before is none.
+    in comfy/sd.py; training loops that look for a batch size; pytorch_lightning/tuner/batch_size_scaling.py
+    > Ran out of memory when regular VAE decoding, retrying with tiled VAE
+    > Ran out of memory when regular VAE encoding, retrying with tiled VAE
+    > Decreasing batch size to: {number}
+    > Batch size {number} failed, trying batch size {number}
+torch-no-batch | PyTorch CUDA | role=after_all
+    = No batch was small enough: the failure before, after which the program had tried a smaller one, ended it.
+    in accelerate/utils/memory.py, find_executable_batch_size
+    > No executable batch size found, reached zero
+    mark after_all <- "No executable"
+torch-recovered | PyTorch CUDA | role=retry
+    = fairseq left out the batch, and the next line is of a later step: the failure before is none.
+    in fairseq/trainer.py, train_step
+    > attempting to recover from OOM in forward/backward pass {word} {word} | INFO | train
+    mark left_out <- "attempting to recover"
+torch-skipped | PyTorch CUDA | role=retry within=3
+    = fairseq, or a program like it, left out a batch for which memory ran out.
+    in fairseq/trainer.py (2018 and 2019)
+    > WARNING: ran out of memory on GPU #{number}, skipping batch
+    > ran out of memory, skipping batch
+    mark left_out <- "skipping batch"
+torch-summary | PyTorch CUDA | role=report
+    = The counters of the allocator. They tell of a failure only if they count one (CUDA OOMs).
+    in torch/cuda/memory.py, memory_summary()
+    > PyTorch CUDA memory summary
+    num_ooms: requests that failed <- "CUDA OOMs: {number}"
+    num_retries: times that PyTorch returned its cache and asked again <- "cudaMalloc retries: {number}"
+    allocated: live tensors now <- "Allocated memory | {bytes}"
+    peak: the most live tensors there were <- "Allocated memory | {skip} | {bytes}"
+    reserved: all segments now <- "GPU reserved memory | {bytes}"
+    peak_reserved: the most segments there were <- "GPU reserved memory | {skip} | {bytes}"
+    non_releasable: free inside segments that a live tensor keeps <- "Non-releasable memory | {bytes}"
+    mark summary_mb <- " MB |"
+    version 1.4 to 1.13 <- " MB |"
+    version 2.0 or later <- " MiB |" " GiB |" " KiB |"
+torch-stats | PyTorch CUDA | role=report behind=6000
+    = The same counters as a dictionary.
+    in torch/cuda/memory.py, memory_stats()
+    > allocated_bytes.all.current
+    num_ooms: requests that failed <- "num_ooms{sep}{number}"
+    num_retries: times that PyTorch returned its cache <- "num_alloc_retries{sep}{number}"
+    allocated: live tensors now <- "allocated_bytes.all.current{sep}{number}"
+    peak: the most live tensors there were <- "allocated_bytes.all.peak{sep}{number}"
+    reserved: all segments now <- "reserved_bytes.all.current{sep}{number}"
+    peak_reserved: the most segments there were <- "reserved_bytes.all.peak{sep}{number}"
+    non_releasable: free inside segments that a live tensor keeps <- "inactive_split_bytes.all.current{sep}{number}"
+""")
 """Texts of PyTorch. The entry for CUDA stands for ROCm and XPU, too: they print the same with another name."""
 
 PROCESS: Final = re.compile(

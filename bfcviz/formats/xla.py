@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from bfcviz.errors import SettingError
 from bfcviz.formats import tensorflow
-from bfcviz.formats.messages import Message, Number, Role, SettingWords
+from bfcviz.formats.messages import SettingWords, messages_of
 
 # ------------------------------------------------------------------------------
 # JAX's memory settings.
@@ -146,197 +146,106 @@ REACTANT_WORDS: Final = SettingWords(
 # ------------------------------------------------------------------------------
 # What it prints when a request fails.
 
-_TPU_SOURCE: Final = "libtpu (closed); openxla.org, error codes E1000 and E1001"
 
-MESSAGES: Final = (
-    Message(
-        "xla-bytes",
-        "XLA",
-        "A request of a program failed. It is often the whole temporary block of the program.",
-        (
-            "RESOURCE_EXHAUSTED: Out of memory allocating",
-            "Out of memory while trying to allocate",
-            "out of memory while trying to allocate",
-            "Out of memory trying to allocate",
-            "Failed to allocate request for",
-            "RESOURCE_EXHAUSTED: Failed to allocate",
-            "Failed to allocate {number} bytes for new constant",
-        ),
-        "xla/stream_executor/integrations/tf_allocator_adapter.cc, xla/pjrt",
-        is_alone=True,
-        family="bfc",
-        numbers=(
-            Number(
-                "requested",
-                "bytes of the request",
-                (
-                    "request for {word} ({size}) on device",
-                    "request for {size}",
-                    "allocate {size}",
-                    "allocating {size}",
-                ),
-            ),
-        ),
-        versions={"JaxRuntimeError": "jaxlib 0.5 or later", "XlaRuntimeError": "jaxlib 0.3 to 0.4"},
-        behind=100,
-    ),
-    Message(
-        "xla-program",
-        "JAX",
-        "What the compiled program needs at its peak; not what the device has in use.",
-        ("BufferAssignment OOM Debugging", "BufferAssignment stats"),
-        "xla/service/buffer_assignment.cc",
-        role=Role.AFTER,
-        family="bfc",
-        numbers=(
-            Number("parameters", "inputs of the program", ("parameter allocation: {size}",)),
-            Number("constants", "constants in the program", ("constant allocation: {size}",)),
-            Number("live_out", "outputs", ("maybe_live_out allocation: {size}",)),
-            Number("temp", "one block for all temporaries", ("preallocated temp allocation: {size}",)),
-            Number("program_total", "the sum", ("total allocation: {size}",)),
-            Number("fragmentation", "of the sum, lost between buffers", ("total fragmentation: {size}",)),
-            Number("largest_buffer", "the largest buffer at the peak", ("Buffer 1: Size: {size}",)),
-        ),
-    ),
-    Message(
-        "xla-io",
-        "JAX",
-        "Arguments and results of the program alone are more than the limit. XLA logs it and goes on; then a "
-        "request fails.",
-        ("The byte size of input/output arguments",),
-        "xla/service/gpu/gpu_hlo_schedule.cc",
-        role=Role.BEFORE,
-        family="bfc",
-        numbers=(
-            Number("program_io", "arguments and results, less what they share", ("arguments ({number})",)),
-            Number("limit", "what the program may use of the device", ("base limit ({number})",)),
-        ),
-    ),
-    Message(
-        "xla-remat",
-        "JAX",
-        "The compiler could not bring the program under its limit by computing values again. A warning: the "
-        "program may still fit.",
-        ("Can't reduce memory use below",),
-        "xla/hlo/transforms/simplifiers/hlo_rematerialization.cc",
-        role=Role.SOFT,
-        family="bfc",
-        numbers=(
-            Number("limit", "what the compiler wanted", ("memory use below {word} ({number} bytes)",)),
-            Number("program", "what it reached", ("only reduced to {word} ({number} bytes)",)),
-        ),
-        marks={"Can't reduce": "remat"},
-    ),
-    Message(
-        "tpu-compile",
-        "JAX TPU",
-        "The compiler refused the program: it needs more than the memory of one core has, whatever else runs.",
-        (
-            "Ran out of memory in memory space {word}.",
-            "Ran out of memory in memory space {word} while allocating on stack for",
-        ),
-        _TPU_SOURCE,
-        numbers=(
-            Number("program", "what the program needs", ("Used {size} of", "allocation with size {size}")),
-            Number(
-                "limit",
-                "what a program may use: the memory less what the system reserves",
-                ("Used {skip} of {size}", "and limit {size} exceeded"),
-            ),
-            Number("exceeded", "the difference", ("capacity by {size}", "limit by {size}")),
-            Number("total_usage", "program, arguments and reserved memory", ("usage >= {size}",)),
-            Number(
-                "system_reserved",
-                "reserved by the system",
-                ("reserved {size}", "reserved(Infeed/Outfeed/Continuations) {size}"),
-            ),
-            Number("arguments", "inputs of the program", ("arguments {size}",)),
-            Number("largest_buffer", "the largest buffer of the program", ("1. Size: {size}",)),
-            Number(
-                "padding",
-                "of it, what fills up tiles of the layout",
-                ("Extra memory due to padding: {size}",),
-            ),
-        ),
-        marks={
-            "memory space vmem": "vmem",
-            "memory space smem": "smem",
-            "memory space hbm": "hbm",
-            "allocating on stack": "stack",
-            "custom-call": "kernel",
-        },
-    ),
-    Message(
-        "tpu-table",
-        "JAX TPU",
-        "What the compiler lists of a program that it refused. The line before it, with what a core has, is missing.",
-        ("Total hbm usage >= {size}",),
-        _TPU_SOURCE,
-        numbers=(
-            Number("program", "what the program needs", ("program {size}",)),
-            Number("exceeded", "how much too much", ("capacity by {size}",)),
-            Number("total_usage", "program, arguments and reserved memory", ("usage >= {size}",)),
-            Number("system_reserved", "reserved by the system", ("reserved {size}",)),
-            Number("arguments", "inputs of the program", ("arguments {size}",)),
-            Number("largest_buffer", "the largest buffer of the program", ("1. Size: {size}",)),
-        ),
-        marks={"hbm": "hbm"},
-        behind=60,
-        is_weak=True,
-    ),
-    Message(
-        "tpu-usage",
-        "JAX TPU",
-        "The compiler refused the program: the two kinds of cores together need more than the memory has.",
-        ("TPU TensorCore Hbm usage",),
-        _TPU_SOURCE,
-        numbers=(
-            Number(
-                "program",
-                "what the program needs on the cores for tensors",
-                ("TensorCore Hbm usage: {size}",),
-            ),
-            Number("sparse_core", "of the sparse cores", ("SparseCore Hbm usage {size}",)),
-            Number("limit", "what there is", ("exceeding available bytes: {size}",)),
-        ),
-        marks={"Hbm": "hbm"},
-    ),
-    Message(
-        "tpu-run",
-        "JAX TPU",
-        "A buffer did not fit into what was free on one core at run time.",
-        ("Attempting to allocate {size}. That was not possible", "Attempting to reserve {size} at the"),
-        _TPU_SOURCE,
-        numbers=(
-            Number(
-                "requested",
-                "bytes of the buffer, or of the program",
-                ("Attempting to allocate {size}", "reserve {size}"),
-            ),
-            Number("device_free", "free on this core", ("There are {size} free",)),
-            Number("device_total", "memory of this core", ("HBM capacity {size}",)),
-            Number(
-                "allocated",
-                "buffers in use",
-                ("Currently allocated: {word} ( {number} bytes)", "Currently allocated: {size}"),
-            ),
-            Number("system_reserved", "reserved by the system", ("Top-of-Memory reserved: {size}",)),
-        ),
-        marks={"Attempting": "hbm"},
-    ),
-    Message(
-        "tpu-buffer",
-        "JAX TPU",
-        "One buffer is larger than the whole memory of a core.",
-        ("Allocation (size={number}) would exceed memory (size={number})",),
-        _TPU_SOURCE,
-        numbers=(
-            Number("requested", "bytes of the buffer", ("Allocation (size={number})",)),
-            Number("device_total", "memory of a core", ("exceed memory (size={number})",)),
-        ),
-        marks={"would exceed": "hbm"},
-    ),
-)
+MESSAGES: Final = messages_of(r"""
+xla-bytes | XLA | family=bfc behind=100 alone
+    = A request of a program failed. It is often the whole temporary block of the program.
+    in xla/stream_executor/integrations/tf_allocator_adapter.cc, xla/pjrt
+    > RESOURCE_EXHAUSTED: Out of memory allocating
+    > Out of memory while trying to allocate
+    > out of memory while trying to allocate
+    > Out of memory trying to allocate
+    > Failed to allocate request for
+    > RESOURCE_EXHAUSTED: Failed to allocate
+    > Failed to allocate {number} bytes for new constant
+    requested: bytes of the request <- "request for {word} ({size}) on device" "request for {size}" "allocate {size}"
+        "allocating {size}"
+    version jaxlib 0.5 or later <- "JaxRuntimeError"
+    version jaxlib 0.3 to 0.4 <- "XlaRuntimeError"
+xla-program | JAX | role=after family=bfc
+    = What the compiled program needs at its peak; not what the device has in use.
+    in xla/service/buffer_assignment.cc
+    > BufferAssignment OOM Debugging
+    > BufferAssignment stats
+    parameters: inputs of the program <- "parameter allocation: {size}"
+    constants: constants in the program <- "constant allocation: {size}"
+    live_out: outputs <- "maybe_live_out allocation: {size}"
+    temp: one block for all temporaries <- "preallocated temp allocation: {size}"
+    program_total: the sum <- "total allocation: {size}"
+    fragmentation: of the sum, lost between buffers <- "total fragmentation: {size}"
+    largest_buffer: the largest buffer at the peak <- "Buffer 1: Size: {size}"
+xla-io | JAX | role=before family=bfc
+    = Arguments and results of the program alone are more than the limit. XLA logs it and goes on; then a request
+        fails.
+    in xla/service/gpu/gpu_hlo_schedule.cc
+    > The byte size of input/output arguments
+    program_io: arguments and results, less what they share <- "arguments ({number})"
+    limit: what the program may use of the device <- "base limit ({number})"
+xla-remat | JAX | role=soft family=bfc
+    = The compiler could not bring the program under its limit by computing values again. A warning: the program may
+        still fit.
+    in xla/hlo/transforms/simplifiers/hlo_rematerialization.cc
+    > Can't reduce memory use below
+    limit: what the compiler wanted <- "memory use below {word} ({number} bytes)"
+    program: what it reached <- "only reduced to {word} ({number} bytes)"
+    mark remat <- "Can't reduce"
+tpu-compile | JAX TPU
+    = The compiler refused the program: it needs more than the memory of one core has, whatever else runs.
+    in libtpu (closed); openxla.org, error codes E1000 and E1001
+    > Ran out of memory in memory space {word}.
+    > Ran out of memory in memory space {word} while allocating on stack for
+    program: what the program needs <- "Used {size} of" "allocation with size {size}"
+    limit: what a program may use: the memory less what the system reserves <- "Used {skip} of {size}"
+        "and limit {size} exceeded"
+    exceeded: the difference <- "capacity by {size}" "limit by {size}"
+    total_usage: program, arguments and reserved memory <- "usage >= {size}"
+    system_reserved: reserved by the system <- "reserved {size}" "reserved(Infeed/Outfeed/Continuations) {size}"
+    arguments: inputs of the program <- "arguments {size}"
+    largest_buffer: the largest buffer of the program <- "1. Size: {size}"
+    padding: of it, what fills up tiles of the layout <- "Extra memory due to padding: {size}"
+    mark vmem <- "memory space vmem"
+    mark smem <- "memory space smem"
+    mark hbm <- "memory space hbm"
+    mark stack <- "allocating on stack"
+    mark kernel <- "custom-call"
+tpu-table | JAX TPU | behind=60 weak
+    = What the compiler lists of a program that it refused. The line before it, with what a core has, is missing.
+    in libtpu (closed); openxla.org, error codes E1000 and E1001
+    > Total hbm usage >= {size}
+    program: what the program needs <- "program {size}"
+    exceeded: how much too much <- "capacity by {size}"
+    total_usage: program, arguments and reserved memory <- "usage >= {size}"
+    system_reserved: reserved by the system <- "reserved {size}"
+    arguments: inputs of the program <- "arguments {size}"
+    largest_buffer: the largest buffer of the program <- "1. Size: {size}"
+    mark hbm <- "hbm"
+tpu-usage | JAX TPU
+    = The compiler refused the program: the two kinds of cores together need more than the memory has.
+    in libtpu (closed); openxla.org, error codes E1000 and E1001
+    > TPU TensorCore Hbm usage
+    program: what the program needs on the cores for tensors <- "TensorCore Hbm usage: {size}"
+    sparse_core: of the sparse cores <- "SparseCore Hbm usage {size}"
+    limit: what there is <- "exceeding available bytes: {size}"
+    mark hbm <- "Hbm"
+tpu-run | JAX TPU
+    = A buffer did not fit into what was free on one core at run time.
+    in libtpu (closed); openxla.org, error codes E1000 and E1001
+    > Attempting to allocate {size}. That was not possible
+    > Attempting to reserve {size} at the
+    requested: bytes of the buffer, or of the program <- "Attempting to allocate {size}" "reserve {size}"
+    device_free: free on this core <- "There are {size} free"
+    device_total: memory of this core <- "HBM capacity {size}"
+    allocated: buffers in use <- "Currently allocated: {word} ( {number} bytes)" "Currently allocated: {size}"
+    system_reserved: reserved by the system <- "Top-of-Memory reserved: {size}"
+    mark hbm <- "Attempting"
+tpu-buffer | JAX TPU
+    = One buffer is larger than the whole memory of a core.
+    in libtpu (closed); openxla.org, error codes E1000 and E1001
+    > Allocation (size={number}) would exceed memory (size={number})
+    requested: bytes of the buffer <- "Allocation (size={number})"
+    device_total: memory of a core <- "exceed memory (size={number})"
+    mark hbm <- "would exceed"
+""")
 """Texts of XLA and JAX, beside those of the BFC allocator, which stand with TensorFlow."""
 
 LARGEST_BUFFER: Final = {
