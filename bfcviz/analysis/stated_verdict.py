@@ -1917,6 +1917,7 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     "torch-cut": _torch_verdict,
     "torch-xpu-block": _largest_buffer_verdict,
     "torch-async": _torch_verdict,
+    **dict.fromkeys(("torch-retry", "torch-skipped"), _torch_verdict),  # where nothing else tells what failed after all
     "torch-mps": _mps_verdict,
     "torch-mps-buffer": _mps_verdict,
     "metal-buffer": _mps_verdict,

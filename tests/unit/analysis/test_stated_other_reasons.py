@@ -200,34 +200,18 @@ HBM = "Ran out of memory in memory space hbm. Used 9.00G of 8.00G hbm. Exceeded 
 @pytest.mark.parametrize(
     ("text", "framework", "said"),
     [
-        (
-            (
-                "InternalError: 2 root error(s) found.\n  (0) RESOURCE_EXHAUSTED: Out of memory while trying to "
-                "allocate 2147483648 bytes.\n [[{{node StatefulPartitionedCall}}]]\n"
-            ),
-            "TensorFlow",
-            "set_memory_growth",
-        ),
-        (
-            f"Status code: Resource exhausted [2x]\n  Compilation failure: {HBM}",
-            "TensorFlow TPU",
-            "tf.recompute_grad",
-        ),
-        (
-            f"ERROR: LoadError: RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: {HBM}",
-            "Reactant TPU",
-            "Reactant.Sharding",
-        ),
-        (
-            (
-                "[error] Execution of replica 0 failed: RESOURCE_EXHAUSTED: Out of memory while trying to allocate "
-                "1048576 bytes.\n"
-            ),
-            "EXLA",
-            ":exla, :clients",
-        ),
+        (("InternalError: 2 root error(s) found.\n  (0) RESOURCE_EXHAUSTED: Out of memory while trying to "
+           "allocate 2147483648 bytes.\n [[{{node StatefulPartitionedCall}}]]\n"),
+         "TensorFlow", "set_memory_growth"),
+        (f"Status code: Resource exhausted [2x]\n  Compilation failure: {HBM}",
+         "TensorFlow TPU", "tf.recompute_grad"),
+        (f"ERROR: LoadError: RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: {HBM}",
+         "Reactant TPU", "Reactant.Sharding"),
+        (("[error] Execution of replica 0 failed: RESOURCE_EXHAUSTED: Out of memory while trying to allocate "
+           "1048576 bytes.\n"),
+         "EXLA", ":exla, :clients"),
     ],
-)
+)  # fmt: skip
 def test_a_client_of_xla_gets_no_words_of_another(text, framework, said):
     failure = told(text)
     assert failure.stated.framework == framework

@@ -47,81 +47,39 @@ CUDA_2_FACTS = {
 
 CASES = [
     ("torch today", CUDA_2, "PyTorch CUDA", CUDA_2_FACTS),
-    (
-        "torch, its first words cut off",
-        (
-            "Tried to allocate 20.00 MiB (GPU 0; 4.00 GiB total capacity; 3.00 GiB already allocated; 2.00 MiB free; "
-            "3.25 GiB reserved in total by PyTorch)"
-        ),
-        "PyTorch CUDA",
-        {"requested": 20 * MIB, "device_total": 4 * GIB, "device_free": 2 * MIB, "reserved": 13 * GIB // 4},
-    ),
-    (
-        "torch, one buffer of Intel's",
-        (
-            "Current platform can NOT allocate memory block with size larger than 4GB! Tried to allocate "
-            "6.00 GiB (GPU  0; 16.00 GiB total capacity; 0 bytes already allocated; 0 bytes reserved in total by "
-            "PyTorch)"
-        ),
-        "PyTorch XPU",
-        {"requested": 6 * GIB, "limit": 4 * GIB, "device_total": 16 * GIB},
-    ),
-    (
-        "torch_npu",
-        (
-            "RuntimeError: NPU out of memory. Tried to allocate 64.00 MiB (NPU 2; 32.00 GiB total capacity; 20.00 GiB "
-            "already allocated; 20.00 GiB current active; 16.00 MiB free; 30.00 GiB reserved in total by PyTorch) If "
-            "reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation."
-        ),
-        "PyTorch NPU",
-        {"requested": 64 * MIB, "device_total": 32 * GIB, "device_free": 16 * MIB, "reserved": 30 * GIB},
-    ),
-    (
-        "a server's workspace",
-        (
-            "RuntimeError: Failed to allocate memory for batch_decode_tmp_s with size 1048576 and alignment 16 in "
-            "AlignedAllocator"
-        ),
-        "FlashInfer",
-        {"requested": MIB},
-    ),
-    (
-        "an old kernel's line",
-        "[ 12.5] Killed process 31 (a.out) total-vm:4096kB, anon-rss:2048kB, file-rss:0kB, shmem-rss:0kB",
-        "Linux",
-        {"process_in_use": 2 * MIB},
-    ),
-    (
-        "paddle",
-        (
-            "ResourceExhaustedError: Out of memory error on GPU 0. Cannot allocate 512.000244MB memory on GPU 0, "
-            "7.500000GB memory has been allocated and available memory is only 12.750000MB."
-        ),
-        "PaddlePaddle",
-        {"device_used": 15 * GIB // 2, "device_free": 51 * MIB // 4},
-    ),
-    (
-        "a constant of XLA",
-        "INTERNAL: Failed to allocate 4096 bytes for new constant",
-        "XLA",
-        {"requested": 4096},
-    ),
-    (
-        "triton",
-        (
-            "OutOfResources: out of resource: shared memory, Required: 180224, Hardware limit: 101376. Reducing block "
-            "sizes or `num_stages` may help."
-        ),
-        "Triton",
-        {"requested": 180224, "limit": 101376},
-    ),
+    ("torch, its first words cut off",
+     ("Tried to allocate 20.00 MiB (GPU 0; 4.00 GiB total capacity; 3.00 GiB already allocated; 2.00 MiB free; "
+      "3.25 GiB reserved in total by PyTorch)"),
+     "PyTorch CUDA",
+     {"requested": 20 * MIB, "device_total": 4 * GIB, "device_free": 2 * MIB, "reserved": 13 * GIB // 4}),
+    ("torch, one buffer of Intel's",
+     ("Current platform can NOT allocate memory block with size larger than 4GB! Tried to allocate "
+      "6.00 GiB (GPU  0; 16.00 GiB total capacity; 0 bytes already allocated; 0 bytes reserved in total by "
+      "PyTorch)"),
+     "PyTorch XPU", {"requested": 6 * GIB, "limit": 4 * GIB, "device_total": 16 * GIB}),
+    ("torch_npu",
+     ("RuntimeError: NPU out of memory. Tried to allocate 64.00 MiB (NPU 2; 32.00 GiB total capacity; 20.00 GiB "
+      "already allocated; 20.00 GiB current active; 16.00 MiB free; 30.00 GiB reserved in total by PyTorch) If "
+      "reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation."),
+     "PyTorch NPU", {"requested": 64 * MIB, "device_total": 32 * GIB, "device_free": 16 * MIB, "reserved": 30 * GIB}),
+    ("a server's workspace",
+     ("RuntimeError: Failed to allocate memory for batch_decode_tmp_s with size 1048576 and alignment 16 in "
+      "AlignedAllocator"),
+     "FlashInfer", {"requested": MIB}),
+    ("an old kernel's line",
+     "[ 12.5] Killed process 31 (a.out) total-vm:4096kB, anon-rss:2048kB, file-rss:0kB, shmem-rss:0kB", "Linux",
+     {"process_in_use": 2 * MIB}),
+    ("paddle",
+     ("ResourceExhaustedError: Out of memory error on GPU 0. Cannot allocate 512.000244MB memory on GPU 0, "
+      "7.500000GB memory has been allocated and available memory is only 12.750000MB."),
+     "PaddlePaddle", {"device_used": 15 * GIB // 2, "device_free": 51 * MIB // 4}),
+    ("a constant of XLA", "INTERNAL: Failed to allocate 4096 bytes for new constant", "XLA", {"requested": 4096}),
+    ("triton",
+     ("OutOfResources: out of resource: shared memory, Required: 180224, Hardware limit: 101376. Reducing block "
+      "sizes or `num_stages` may help."),
+     "Triton", {"requested": 180224, "limit": 101376}),
     ("a library", "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", "PyTorch CUDA", {}),
-    (
-        "a worker",
-        "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.",
-        "PyTorch CPU",
-        {},
-    ),
+    ("a worker", "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.", "PyTorch CPU", {}),
     (
         "torch 2.1",  # with its typo
         (
@@ -149,21 +107,12 @@ CASES = [
             "reserved": 3 * GIB + GIB // 4,
         },
     ),
-    (
-        "torch 1.0",
-        (
-            "RuntimeError: CUDA out of memory. Tried to allocate 128.00 KiB (GPU 0; 4.00 GiB total capacity; "
-            "3.00 GiB already allocated; 64.00 KiB free; 5.00 MiB cached)"
-        ),
-        "PyTorch CUDA",
-        {"requested": 128 << 10, "cached": 5 * MIB},
-    ),
-    (
-        "torch on ROCm",
-        CUDA_2.replace("CUDA out", "HIP out").replace("PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"),
-        "PyTorch ROCm",
-        CUDA_2_FACTS,
-    ),
+    ("torch 1.0",
+     ("RuntimeError: CUDA out of memory. Tried to allocate 128.00 KiB (GPU 0; 4.00 GiB total capacity; "
+      "3.00 GiB already allocated; 64.00 KiB free; 5.00 MiB cached)"),
+     "PyTorch CUDA", {"requested": 128 << 10, "cached": 5 * MIB}),
+    ("torch on ROCm", CUDA_2.replace("CUDA out", "HIP out").replace("PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"),
+     "PyTorch ROCm", CUDA_2_FACTS),
     (
         "torch on XPU",  # c10/xpu/XPUCachingAllocator.cpp, before the free memory came into it
         (
@@ -210,23 +159,12 @@ CASES = [
         "PyTorch CPU",
         {"requested": 4 * GIB},
     ),
-    (
-        "memory_stats()",
-        (
-            "OrderedDict([('active.all.current', 5), ('allocated_bytes.all.current', 1024), "
-            "('allocated_bytes.all.peak', 4096), ('num_alloc_retries', 3), ('num_ooms', 2), "
-            "('reserved_bytes.all.current', 2048), ('reserved_bytes.all.peak', 8192)])"
-        ),
-        "PyTorch CUDA",
-        {
-            "allocated": 1024,
-            "peak": 4096,
-            "num_ooms": 2,
-            "num_retries": 3,
-            "reserved": 2048,
-            "peak_reserved": 8192,
-        },
-    ),
+    ("memory_stats()",
+     ("OrderedDict([('active.all.current', 5), ('allocated_bytes.all.current', 1024), "
+      "('allocated_bytes.all.peak', 4096), ('num_alloc_retries', 3), ('num_ooms', 2), "
+      "('reserved_bytes.all.current', 2048), ('reserved_bytes.all.peak', 8192)])"),
+     "PyTorch CUDA",
+     {"allocated": 1024, "peak": 4096, "num_ooms": 2, "num_retries": 3, "reserved": 2048, "peak_reserved": 8192}),
     (
         "memory_summary()",
         (
@@ -268,12 +206,9 @@ CASES = [
             "largest_buffer": GIB + GIB // 2,
         },
     ),
-    (
-        "JAX, newer words",
-        "jaxlib: RESOURCE_EXHAUSTED: Failed to allocate request for 3.00GiB (3221225472B) on device ordinal 0",
-        "JAX",
-        {"requested": 3 * GIB},
-    ),
+    ("JAX, newer words",
+     "jaxlib: RESOURCE_EXHAUSTED: Failed to allocate request for 3.00GiB (3221225472B) on device ordinal 0", "JAX",
+     {"requested": 3 * GIB}),
     (
         "XLA's scheduler",  # xla/service/gpu/gpu_hlo_schedule.cc
         (
@@ -301,15 +236,10 @@ CASES = [
             "arguments": 0,
         },
     ),
-    (
-        "TPU at run time",
-        (
-            "RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 4.00G. That was not "
-            "possible. There are 2.00G free.; (0x0x0_HBM0)"
-        ),
-        "XLA TPU",
-        {"requested": 4 * GIB, "device_free": 2 * GIB},
-    ),
+    ("TPU at run time",
+     ("RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 4.00G. That was not "
+      "possible. There are 2.00G free.; (0x0x0_HBM0)"),
+     "XLA TPU", {"requested": 4 * GIB, "device_free": 2 * GIB}),
     (
         "TensorFlow with counters",  # tsl/framework/bfc_allocator.cc, AllocatorStats::DebugString
         (
@@ -330,15 +260,10 @@ CASES = [
             "requested": 6400,
         },
     ),
-    (
-        "TensorFlow's host memory",
-        (
-            "failed to alloc 2147483648 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory\ncould not "
-            "allocate pinned host memory of size: 2147483648"
-        ),
-        "TensorFlow",
-        {"requested": 2 * GIB},
-    ),
+    ("TensorFlow's host memory",
+     ("failed to alloc 2147483648 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory\ncould not "
+      "allocate pinned host memory of size: 2147483648"),
+     "TensorFlow", {"requested": 2 * GIB}),
     (
         "CuPy with a limit",  # cupy/cuda/memory.pyx, OutOfMemoryError
         (
@@ -348,12 +273,8 @@ CASES = [
         "CuPy",
         {"requested": 1024, "allocated": 4096, "limit": 5000},
     ),
-    (
-        "CuPy before 6",
-        "cupy.cuda.memory.OutOfMemoryError: out of memory to allocate 1024 bytes (total 5120 bytes)",
-        "CuPy",
-        {"requested": 1024, "total_with_request": 5120, "allocated": 4096},
-    ),
+    ("CuPy before 6", "cupy.cuda.memory.OutOfMemoryError: out of memory to allocate 1024 bytes (total 5120 bytes)",
+     "CuPy", {"requested": 1024, "total_with_request": 5120, "allocated": 4096}),
     (
         "RMM",  # cpp/src/mr/detail/pool_memory_resource_impl.cpp
         (
@@ -414,39 +335,17 @@ CASES = [
         "vLLM",
         {"requested": 4 * GIB, "kv_available": GIB, "max_tokens": 4096, "kv_tokens": 1024},
     ),
-    (
-        "Ollama",
-        "Error: model requires more system memory (12.0 GiB) than is available (8.0 GiB)",
-        "Ollama",
-        {"requested": 12 * GIB, "available": 8 * GIB},
-    ),
-    (
-        "a call of CUDA",
-        "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be",
-        "PyTorch CUDA",
-        {},
-    ),
-    (
-        "CatBoost",
-        "stack_like_memory_pool.h:303: Error: Out of memory. Requested 3072 MB; Free 1024.5 MB",
-        "CatBoost",
-        {"requested": 3 * GIB, "available": GIB + MIB // 2},
-    ),
-    (
-        "CatBoost of 2018",
-        "stack_like_memory_pool.h:305: Error: Out of memory. Requested 3072.5; Free 1024",
-        "CatBoost",
-        {"requested": 3 * GIB + MIB // 2, "available": GIB},
-    ),
-    (
-        "Theano",
-        (
-            "Error allocating 8388608 bytes of device memory (out of memory). Driver report 4194304 bytes free and "
-            "4294967296 bytes total"
-        ),
-        "Theano",
-        {"requested": 8 * MIB, "device_free": 4 * MIB, "device_total": 4 * GIB},
-    ),
+    ("Ollama", "Error: model requires more system memory (12.0 GiB) than is available (8.0 GiB)", "Ollama",
+     {"requested": 12 * GIB, "available": 8 * GIB}),
+    ("a call of CUDA", "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be", "PyTorch CUDA", {}),
+    ("CatBoost", "stack_like_memory_pool.h:303: Error: Out of memory. Requested 3072 MB; Free 1024.5 MB", "CatBoost",
+     {"requested": 3 * GIB, "available": GIB + MIB // 2}),
+    ("CatBoost of 2018", "stack_like_memory_pool.h:305: Error: Out of memory. Requested 3072.5; Free 1024",
+     "CatBoost", {"requested": 3 * GIB + MIB // 2, "available": GIB}),
+    ("Theano",
+     ("Error allocating 8388608 bytes of device memory (out of memory). Driver report 4194304 bytes free and "
+      "4294967296 bytes total"),
+     "Theano", {"requested": 8 * MIB, "device_free": 4 * MIB, "device_total": 4 * GIB}),
     (
         "CUDA.jl",
         (
@@ -463,70 +362,33 @@ CASES = [
             "reserved": 5 * GIB,
         },
     ),
-    (
-        "XGBoost",
-        (
-            "device_helpers.cuh:431: Memory allocation error on worker 1: std::bad_alloc: cudaErrorMemoryAllocation: "
-            "out of memory\n- Free memory: 4194304\n- Requested memory: 67108864\n"
-        ),
-        "XGBoost",
-        {"requested": 64 * MIB, "device_free": 4 * MIB},
-    ),
-    (
-        "NCCL",
-        (
-            "n1:7:9 [2] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'\n\n"
-            "n1:7:9 [2] include/alloc.h:185 NCCL WARN Failed to CUDA calloc 4194304 bytes\n"
-        ),
-        "CUDA",
-        {"requested": 4 * MIB},
-    ),
-    (
-        "TensorRT 10",
-        "[virtualMemoryBuffer.cpp::x::140] Error Code 2: out of Memory (Requested size was 2097152 bytes.)",
-        "TensorRT",
-        {"requested": 2 * MIB},
-    ),
-    (
-        "TensorRT 7",
-        (
-            "ERROR: Requested amount of memory (1048576 bytes) could not be allocated.\n"
-            "ERROR: ../rtSafe/WeightsPtr.cpp (92) - OutOfMemory Error in allocate: 0\n"
-        ),
-        "TensorRT",
-        {"requested": MIB},
-    ),
-    (
-        "ggml's first Metal",
-        "ggml_metal_add_buffer: buffer 'data' size 2147483648 is larger than buffer maximum of 1073741824",
-        "llama.cpp",
-        {"requested": 2 * GIB, "limit": GIB},
-    ),
-    (
-        "ggml's SYCL",
-        "ggml_backend_sycl_buffer_type_alloc_buffer: can't allocate 3145728 Bytes of memory on device",
-        "llama.cpp",
-        {"requested": 3 * MIB},
-    ),
-    (
-        "MLX",
-        "std::runtime_error: [malloc_or_wait] Unable to allocate 1073741824 bytes.",
-        "MLX",
-        {"requested": GIB},
-    ),
-    (
-        "OpenCL",
-        "Failed to clCreateBuffer(ctx, CL_MEM_READ_WRITE, 1048576, nullptr)\nCL_MEM_OBJECT_ALLOCATION_FAILURE",
-        "OpenCL",
-        {"requested": MIB},
-    ),
-    (
-        "paddle, older",
-        "Out of memory error on GPU 1. Cannot allocate 9.500000MB GPU memory, available memory is 4.000000MB.",
-        "PaddlePaddle",
-        {"device_free": 4 * MIB},
-    ),
-]
+    ("XGBoost",
+     ("device_helpers.cuh:431: Memory allocation error on worker 1: std::bad_alloc: cudaErrorMemoryAllocation: "
+      "out of memory\n- Free memory: 4194304\n- Requested memory: 67108864\n"),
+     "XGBoost", {"requested": 64 * MIB, "device_free": 4 * MIB}),
+    ("NCCL",
+     ("n1:7:9 [2] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'\n\n"
+      "n1:7:9 [2] include/alloc.h:185 NCCL WARN Failed to CUDA calloc 4194304 bytes\n"),
+     "CUDA", {"requested": 4 * MIB}),
+    ("TensorRT 10",
+     "[virtualMemoryBuffer.cpp::x::140] Error Code 2: out of Memory (Requested size was 2097152 bytes.)", "TensorRT",
+     {"requested": 2 * MIB}),
+    ("TensorRT 7",
+     ("ERROR: Requested amount of memory (1048576 bytes) could not be allocated.\n"
+      "ERROR: ../rtSafe/WeightsPtr.cpp (92) - OutOfMemory Error in allocate: 0\n"),
+     "TensorRT", {"requested": MIB}),
+    ("ggml's first Metal",
+     "ggml_metal_add_buffer: buffer 'data' size 2147483648 is larger than buffer maximum of 1073741824", "llama.cpp",
+     {"requested": 2 * GIB, "limit": GIB}),
+    ("ggml's SYCL", "ggml_backend_sycl_buffer_type_alloc_buffer: can't allocate 3145728 Bytes of memory on device",
+     "llama.cpp", {"requested": 3 * MIB}),
+    ("MLX", "std::runtime_error: [malloc_or_wait] Unable to allocate 1073741824 bytes.", "MLX", {"requested": GIB}),
+    ("OpenCL", "Failed to clCreateBuffer(ctx, CL_MEM_READ_WRITE, 1048576, nullptr)\nCL_MEM_OBJECT_ALLOCATION_FAILURE",
+     "OpenCL", {"requested": MIB}),
+    ("paddle, older",
+     "Out of memory error on GPU 1. Cannot allocate 9.500000MB GPU memory, available memory is 4.000000MB.",
+     "PaddlePaddle", {"device_free": 4 * MIB}),
+]  # fmt: skip
 IDS = [case[0] for case in CASES]
 
 
@@ -762,39 +624,21 @@ def test_what_is_no_failure():
     ("text", "framework", "cause"),
     [
         ("E1: Insufficient Memory (8:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "Metal", "unknown"),
-        (
-            "ggml_metal_x: Insufficient (8:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
-            "llama.cpp",
-            "unknown",
-        ),
-        (
-            "E cuda/cuda_dnn.cc:1] tensorflow: could not create cudnn handle: INTERNAL",
-            "TensorFlow",
-            "unknown",
-        ),
+        ("ggml_metal_x: Insufficient (8:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "llama.cpp", "unknown"),
+        ("E cuda/cuda_dnn.cc:1] tensorflow: could not create cudnn handle: INTERNAL", "TensorFlow", "unknown"),
         ("failed to create cublas handle: CUBLAS_STATUS_NOT_INITIALIZED", "PyTorch CUDA", "unknown"),
-        (
-            "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution",
-            "PyTorch CUDA",
-            "unknown",
-        ),
+        ("RuntimeError: Unable to find a valid cuDNN algorithm to run convolution", "PyTorch CUDA", "unknown"),
         ("ERROR: Unexpected bus error encountered in worker. (shm)", "PyTorch CPU", "host_memory"),
         ("api:failed (exitcode: -9) local_rank: 3 (pid: 7) of binary: python", "Linux", "unknown"),
         ("[launch.py:321:sigkill_handler] ['python'] exits with return code = -9", "Linux", "unknown"),
         ("[TRT] [E] 2: [x.cpp::resize::1] Error Code 2: OutOfMemory (no more)", "TensorRT", "unknown"),
         ("MXNetError: cudaMalloc retry failed: out of memory", "MXNet", "unknown"),
-        (
-            "MPS backend out of memory (MPS allocated: 9.00 GiB, other allocations: 0 bytes, max allowed: 9.50 GiB)",
-            "PyTorch MPS",
-            "capacity",
-        ),
-        (
-            "MPS backend out of memory (MPS allocated: 1.00 GiB, other allocations: 0 bytes, max allowed: 9.50 GiB)",
-            "PyTorch MPS",
-            "unknown",
-        ),
+        ("MPS backend out of memory (MPS allocated: 9.00 GiB, other allocations: 0 bytes, max allowed: 9.50 GiB)",
+         "PyTorch MPS", "capacity"),
+        ("MPS backend out of memory (MPS allocated: 1.00 GiB, other allocations: 0 bytes, max allowed: 9.50 GiB)",
+         "PyTorch MPS", "unknown"),
     ],
-)
+)  # fmt: skip
 def test_texts_without_the_number_that_was_asked(text, framework, cause):
     (found,) = read_pasted(f"{text}\n").failures
     assert (found.framework, judge(found).cause) == (framework, cause)
@@ -924,100 +768,42 @@ PADDLE = (
             "cap_by_setting",
             ("2.00 GiB of the device are free", "JULIA_CUDA_MEMORY_LIMIT"),
         ),
-        (
-            JULIA.format("3.000 GiB", "7.000 GiB", "Memory pool usage: 1.000 MiB (512.000 MiB reserved)"),
-            "other_process",
-            ("6.50 GiB lie outside of it",),
-        ),
-        (
-            JULIA.format("3.000 GiB", "7.000 GiB", "Memory pool usage: 6.000 GiB (6.500 GiB reserved)"),
-            "capacity",
-            ("2.00 GiB are missing", "CUDA.unsafe_free!"),
-        ),
-        (
-            JULIA.format("3.000 GiB", "7.000 GiB", "Memory pool usage: 4.000 GiB (6.500 GiB reserved)"),
-            "cached_fragmentation",
-            ("2.50 GiB of it cached",),
-        ),
+        (JULIA.format("3.000 GiB", "7.000 GiB", "Memory pool usage: 1.000 MiB (512.000 MiB reserved)"),
+         "other_process", ("6.50 GiB lie outside of it",)),
+        (JULIA.format("3.000 GiB", "7.000 GiB", "Memory pool usage: 6.000 GiB (6.500 GiB reserved)"),
+         "capacity", ("2.00 GiB are missing", "CUDA.unsafe_free!")),
+        (JULIA.format("3.000 GiB", "7.000 GiB", "Memory pool usage: 4.000 GiB (6.500 GiB reserved)"),
+         "cached_fragmentation", ("2.50 GiB of it cached",)),
         (JULIA.format("9.000 GiB", "81.920 MiB", ""), "request_exceeds_device", ("8.00 GiB of the device",)),
-        (
-            "Out of memory. Requested 3072 MB; Free 1024 MB",
-            "capacity",
-            ("2.00 GiB are missing", "border_count"),
-        ),
-        (
-            RELION.format(8 * GIB, 3 * GIB, 4 * GIB),
-            "capacity",
-            ("4.00 GiB free: 4.00 GiB are missing", "fewer MPI ranks"),
-        ),
+        ("Out of memory. Requested 3072 MB; Free 1024 MB", "capacity", ("2.00 GiB are missing", "border_count")),
+        (RELION.format(8 * GIB, 3 * GIB, 4 * GIB), "capacity",
+         ("4.00 GiB free: 4.00 GiB are missing", "fewer MPI ranks")),
         (RELION.format(2 * GIB, GIB, 3 * GIB), "cached_fragmentation", ("at most 1.00 GiB in one piece",)),
         (RELION.format(1 << 63, GIB, GIB), "request_exceeds_device", ("a number of 2^63 or more",)),
-        (
-            "Failed to allocate a memory region of 7340032 bytes.  Memory info: free:3M, used:1021M, total:1024M, x",
-            "capacity",
-            ("4.00 MiB are missing", "1021.00 MiB are in use"),
-        ),
-        (
-            "OutOfMemoryError: out of resource: triton_mm Required: 65536 Hardware limit:32768 Reducing block sizes",
-            "request_exceeds_limit",
-            ("64.00 KiB of shared memory", "32.00 KiB", "num_stages"),
-        ),
-        (
-            "x_nvenc: OpenEncodeSessionEx failed: out of memory (10): (no details)",
-            "unknown",
-            ("a few sessions at once", "memory is rarely the reason", "encodersessions"),
-        ),
-        (
-            "Insufficient VRAM in split for model and cache",
-            "unknown",
-            ("the last had too little", "cache_size"),
-        ),
-        (
-            "ggml_aligned_malloc: insufficient memory (attempted to allocate 2048.00 MB)",
-            "host_memory",
-            ("2.00 GiB of system memory", "-ngl"),
-        ),
-        (
-            "RuntimeError: mkl_malloc: failed to allocate memory",
-            "host_memory",
-            ("System memory was refused",),
-        ),
-        (
-            "Ran out of memory allocating 2097152 bytes. The paging file is too small for this operation to complete.",
-            "host_memory",
-            ("2.00 MiB of system memory", "page file larger"),
-        ),
-        (
-            PADDLE.format("4.000000GB", "0.000000B", "2.000000GB", ""),
-            "request_exceeds_limit",
-            ("the whole 2.00 GiB", "FLAGS_gpu_memory_limit_mb"),
-        ),
-        (
-            PADDLE.format(
-                "1.000000GB", "1.500000GB", "512.000000MB", "`FLAGS_gpu_memory_limit_mb` is 2048, so"
-            ),
-            "cap_by_setting",
-            ("holds 1.50 GiB of it", "FLAGS_gpu_memory_limit_mb"),
-        ),
-        (
-            PADDLE.format(
-                "1.000000GB", "1.500000GB", "2.500000GB", "`FLAGS_gpu_memory_limit_mb` is 4096, so"
-            ),
-            "unknown",
-            ("the limit leaves this process 2.50 GiB", "another process"),
-        ),
-        (
-            PADDLE.format("9.000000GB", "1.500000GB", "6.500000GB", ""),
-            "request_exceeds_device",
-            ("8.00 GiB of the device",),
-        ),
-        (
-            "buffer 'data' size 2147483648 is larger than buffer maximum of 1073741824",
-            "request_exceeds_limit",
-            ("1.00 GiB",),
-        ),
+        ("Failed to allocate a memory region of 7340032 bytes.  Memory info: free:3M, used:1021M, total:1024M, x",
+         "capacity", ("4.00 MiB are missing", "1021.00 MiB are in use")),
+        ("OutOfMemoryError: out of resource: triton_mm Required: 65536 Hardware limit:32768 Reducing block sizes",
+         "request_exceeds_limit", ("64.00 KiB of shared memory", "32.00 KiB", "num_stages")),
+        ("x_nvenc: OpenEncodeSessionEx failed: out of memory (10): (no details)",
+         "unknown", ("a few sessions at once", "memory is rarely the reason", "encodersessions")),
+        ("Insufficient VRAM in split for model and cache", "unknown", ("the last had too little", "cache_size")),
+        ("ggml_aligned_malloc: insufficient memory (attempted to allocate 2048.00 MB)",
+         "host_memory", ("2.00 GiB of system memory", "-ngl")),
+        ("RuntimeError: mkl_malloc: failed to allocate memory", "host_memory", ("System memory was refused",)),
+        ("Ran out of memory allocating 2097152 bytes. The paging file is too small for this operation to complete.",
+         "host_memory", ("2.00 MiB of system memory", "page file larger")),
+        (PADDLE.format("4.000000GB", "0.000000B", "2.000000GB", ""),
+         "request_exceeds_limit", ("the whole 2.00 GiB", "FLAGS_gpu_memory_limit_mb")),
+        (PADDLE.format("1.000000GB", "1.500000GB", "512.000000MB", "`FLAGS_gpu_memory_limit_mb` is 2048, so"),
+         "cap_by_setting", ("holds 1.50 GiB of it", "FLAGS_gpu_memory_limit_mb")),
+        (PADDLE.format("1.000000GB", "1.500000GB", "2.500000GB", "`FLAGS_gpu_memory_limit_mb` is 4096, so"),
+         "unknown", ("the limit leaves this process 2.50 GiB", "another process")),
+        (PADDLE.format("9.000000GB", "1.500000GB", "6.500000GB", ""),
+         "request_exceeds_device", ("8.00 GiB of the device",)),
+        ("buffer 'data' size 2147483648 is larger than buffer maximum of 1073741824",
+         "request_exceeds_limit", ("1.00 GiB",)),
     ],
-)
+)  # fmt: skip
 def test_what_the_numbers_of_a_library_decide(text, cause, words):
     (found,) = read_pasted(f"Error: {text}\n").failures
     judged = judge(found)
@@ -1522,34 +1308,18 @@ _TPU_RUN = "Attempting to reserve 3.00G at the bottom of memory. That was not po
 @pytest.mark.parametrize(
     ("text", "framework", "names", "not_there"),
     [
-        (
-            f"E tensorflow/compiler/xla/xla_client/xla_util.cc:1] OP_REQUIRES failed at x.cc: {_TPU_RUN}",
-            "PyTorch/XLA TPU",
-            "torch_xla.utils.checkpoint",
-            "jax",
-        ),
-        (
-            (
-                "RuntimeError: Bad StatusOr access: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used "
-                "9.00G of 8.00G hbm. Exceeded hbm capacity by 1.00G."
-            ),
-            "PyTorch/XLA TPU",
-            "Keep the lines after the error",
-            "jax",
-        ),
-        (
-            (
-                "W op_kernel.cc:1] Resource exhausted: Compilation failure: Ran out of memory in memory space hbm. "
-                "Used 9.00G of 8.00G hbm. Exceeded hbm capacity by 1.00G."
-            ),
-            "TensorFlow TPU",
-            "tf.recompute_grad",
-            "jax",
-        ),
+        (f"E tensorflow/compiler/xla/xla_client/xla_util.cc:1] OP_REQUIRES failed at x.cc: {_TPU_RUN}",
+         "PyTorch/XLA TPU", "torch_xla.utils.checkpoint", "jax"),
+        (("RuntimeError: Bad StatusOr access: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used "
+           "9.00G of 8.00G hbm. Exceeded hbm capacity by 1.00G."),
+         "PyTorch/XLA TPU", "Keep the lines after the error", "jax"),
+        (("W op_kernel.cc:1] Resource exhausted: Compilation failure: Ran out of memory in memory space hbm. "
+           "Used 9.00G of 8.00G hbm. Exceeded hbm capacity by 1.00G."),
+         "TensorFlow TPU", "tf.recompute_grad", "jax"),
         (f"jaxlib: RESOURCE_EXHAUSTED: {_TPU_RUN}", "JAX TPU", "jax.sharding", "torch"),
         (f"(1) Resource exhausted: {_TPU_RUN}", "XLA TPU", "(FSDP)", "jax.sharding"),
     ],
-)
+)  # fmt: skip
 def test_the_advice_on_a_tpu_is_that_of_its_client(text, framework, names, not_there):
     found = only(text)
     assert found.framework == framework
