@@ -118,20 +118,13 @@ def texts(found):
 @pytest.mark.parametrize(
     ("facts", "cause"),
     [
-        (
-            {"requested": 2, "device_total": 15.56, "allocated": 13.1, "reserved_unallocated": 1.02},
-            StatedCause.UNKNOWN,
-        ),
-        (
-            {"requested": 4, "device_total": 15.56, "allocated": 13.1, "reserved_unallocated": 1.02},
-            StatedCause.CAPACITY,
-        ),
-        (
-            {"requested": 1, "device_total": 15.56, "allocated": 2, "reserved_unallocated": 0},
-            StatedCause.UNKNOWN,
-        ),
+        ({"requested": 2, "device_total": 15.56, "allocated": 13.1, "reserved_unallocated": 1.02},
+         StatedCause.UNKNOWN),
+        ({"requested": 4, "device_total": 15.56, "allocated": 13.1, "reserved_unallocated": 1.02},
+         StatedCause.CAPACITY),
+        ({"requested": 1, "device_total": 15.56, "allocated": 2, "reserved_unallocated": 0}, StatedCause.UNKNOWN),
     ],
-)
+)  # fmt: skip
 def test_xpu_without_its_free_memory(facts, cause):
     found = torch(
         framework="PyTorch XPU", device_free=None, **{name: size * GIB for name, size in facts.items()}

@@ -967,20 +967,12 @@ def test_the_line_of_the_program_is_no_second_failure():
 @pytest.mark.parametrize(
     ("text", "framework", "cause", "facts"),
     [
-        (
-            "OutOfResources: out of resource: shared memoryRequired: 131072Hardware limit: 101376",
-            "Triton",
-            "request_exceeds_limit",
-            {"requested": 131072, "limit": 101376},
-        ),
-        (
-            "[enforce fail at CPUAllocator.cpp:1] posix_memalign(&data, gAlignment, nbytes) == 0. 12 vs 0",
-            "PyTorch CPU",
-            "host_memory",
-            {},
-        ),
+        ("OutOfResources: out of resource: shared memoryRequired: 131072Hardware limit: 101376",
+         "Triton", "request_exceeds_limit", {"requested": 131072, "limit": 101376}),
+        ("[enforce fail at CPUAllocator.cpp:1] posix_memalign(&data, gAlignment, nbytes) == 0. 12 vs 0",
+         "PyTorch CPU", "host_memory", {}),
     ],
-)
+)  # fmt: skip
 def test_forms_of_old_versions(text, framework, cause, facts):
     (found,) = read_pasted(f"{text}\n").failures
     assert (found.framework, judge(found).cause, found.facts) == (framework, cause, facts)
@@ -1386,19 +1378,12 @@ _ON_DEVICE = (
 @pytest.mark.parametrize(
     ("text", "words", "not_there"),
     [
-        (
-            _ON_DEVICE.format("ollama[7]: ", 0, "ollama[7]: ", 0),
-            {"num_ctx", "num_batch"},
-            {"-ub", "-c;", "-ngl"},
-        ),
+        (_ON_DEVICE.format("ollama[7]: ", 0, "ollama[7]: ", 0), {"num_ctx", "num_batch"}, {"-ub", "-c;", "-ngl"}),
         (_ON_DEVICE.format("", 0, "", 0), {"-c;", "-ub"}, {"num_ctx", "OLLAMA"}),
-        (
-            "CUDA error: out of memory\n  current device: 0, in function alloc at /ollama/ggml-cuda.cu:1\n  hipMalloc(",
-            {"num_gpu", "OLLAMA_FLASH_ATTENTION"},
-            {"-ngl", "nvidia-smi"},
-        ),
+        ("CUDA error: out of memory\n  current device: 0, in function alloc at /ollama/ggml-cuda.cu:1\n  hipMalloc(",
+         {"num_gpu", "OLLAMA_FLASH_ATTENTION"}, {"-ngl", "nvidia-smi"}),
     ],
-)
+)  # fmt: skip
 def test_the_settings_of_a_program_on_ggml(text, words, not_there):
     told = told_advice(only(text))
     assert all(word in told for word in words)
@@ -1445,21 +1430,12 @@ def test_a_tensor_without_a_buffer_of_metal_is_a_failure():
         (CUDA_2, (1,)),
         (_ON_DEVICE.format("", 4, "", 4), (4,)),
         (_ON_DEVICE.format("", 1, "", 1) + _ON_DEVICE.format("", 2, "", 2), (1, 2)),
-        (
-            "OOM when allocating tensor with shape[9] and type float on /device:GPU:3 by allocator GPU_3_bfc",
-            (3,),
-        ),
-        (
-            "W x] Allocator (GPU_2_bfc) ran out of memory trying to allocate 1.00GiB (rounded to 1073741824)",
-            (2,),
-        ),
+        ("OOM when allocating tensor with shape[9] and type float on /device:GPU:3 by allocator GPU_3_bfc", (3,)),
+        ("W x] Allocator (GPU_2_bfc) ran out of memory trying to allocate 1.00GiB (rounded to 1073741824)", (2,)),
         ("OOM when allocating tensor with shape[9] and type float on /device:CPU:0 by allocator cpu", ()),
-        (
-            "Out of memory error on GPU 5. Cannot allocate 1.000000GB memory on GPU 5, 1.0GB memory has been",
-            (5,),
-        ),
+        ("Out of memory error on GPU 5. Cannot allocate 1.000000GB memory on GPU 5, 1.0GB memory has been", (5,)),
     ],
-)
+)  # fmt: skip
 def test_the_number_of_the_device(text, devices):
     found = only(text)
     assert found.devices == devices

@@ -426,28 +426,15 @@ def test_a_server_that_puts_requests_back_goes_on():
 @pytest.mark.parametrize(
     ("line", "framework", "words"),
     [
-        (
-            "Sequence group 0 is preempted by PreemptionMode.SWAP mode because there is not enough KV cache space.",
-            "vLLM",
-            "put requests back",
-        ),
-        (
-            "failed to allocate pinned system memory: no pinned memory pool, falling back to non-pinned system memory",
-            "Triton Inference Server",
-            "other memory serves",
-        ),
-        (
-            "| NVIDIA-SMI 550.78 |\n| N/A 33C | 17592186044134MiB / 23028MiB |",
-            "NVIDIA driver",
-            "a table of devices",
-        ),
-        (
-            "State: COMPLETED\nMemory Utilized: 4.00 GB\nMemory Efficiency: 25.00% of 16.00 GB",
-            "Slurm",
-            "used 4.00 GiB",
-        ),
+        ("Sequence group 0 is preempted by PreemptionMode.SWAP mode because there is not enough KV cache space.",
+         "vLLM", "put requests back"),
+        ("failed to allocate pinned system memory: no pinned memory pool, falling back to non-pinned system memory",
+         "Triton Inference Server", "other memory serves"),
+        ("| NVIDIA-SMI 550.78 |\n| N/A 33C | 17592186044134MiB / 23028MiB |", "NVIDIA driver", "a table of devices"),
+        ("State: COMPLETED\nMemory Utilized: 4.00 GB\nMemory Efficiency: 25.00% of 16.00 GB",
+         "Slurm", "used 4.00 GiB"),
     ],
-)
+)  # fmt: skip
 def test_a_notice_is_no_failure(line, framework, words):
     answer = read(line)
     assert not answer.failures
