@@ -1,54 +1,12 @@
-"""The opcodes of pickles that hold plain values; pickle_opcodes.pxd declares the same to Cython.
+"""The opcodes of pickles by name, as `pickletools` has them; pickle_opcodes.pxd declares to Cython those that are read.
 
-All others build objects of other types, call functions, or refer to data outside of the file. Source: pickletools.
+All others build objects of other types, call functions, or refer to data outside of the file.
 """
 
-MARK = 0x28
-STOP = 0x2E
-INT = 0x49
-BININT = 0x4A
-BININT1 = 0x4B
-BININT2 = 0x4D
-LONG = 0x4C
-LONG1 = 0x8A
-LONG4 = 0x8B
-NONE = 0x4E
-NEWTRUE = 0x88
-NEWFALSE = 0x89
-FLOAT = 0x46
-BINFLOAT = 0x47
-STRING = 0x53
-BINSTRING = 0x54
-SHORT_BINSTRING = 0x55
-UNICODE = 0x56
-BINUNICODE = 0x58
-SHORT_BINUNICODE = 0x8C
-BINUNICODE8 = 0x8D
-BINBYTES = 0x42
-SHORT_BINBYTES = 0x43
-BINBYTES8 = 0x8E
-EMPTY_LIST = 0x5D
-LIST = 0x6C
-APPEND = 0x61
-APPENDS = 0x65
-EMPTY_DICT = 0x7D
-DICT = 0x64
-SETITEM = 0x73
-SETITEMS = 0x75
-EMPTY_SET = 0x8F
-ADDITEMS = 0x90
-FROZENSET = 0x91
-EMPTY_TUPLE = 0x29
-TUPLE = 0x74
-TUPLE1 = 0x85
-TUPLE2 = 0x86
-TUPLE3 = 0x87
-GET = 0x67
-BINGET = 0x68
-LONG_BINGET = 0x6A
-PUT = 0x70
-BINPUT = 0x71
-LONG_BINPUT = 0x72
-MEMOIZE = 0x94
-PROTO = 0x80
-FRAME = 0x95
+import pickletools
+
+globals().update({opcode.name: ord(opcode.code) for opcode in pickletools.opcodes})
+
+
+def __getattr__(name: str) -> int:
+    raise AttributeError(name)  # it stands for the types of the names above
