@@ -84,7 +84,10 @@ def _judged(found: StatedFailure) -> Judgement:
             "must be split.",
             StatedCause.REQUEST_EXCEEDS_LIMIT,
         )
-    return _FIXED.get(found.message) or _RULES[found.message](found)
+    if found.message in _FIXED:
+        return _FIXED[found.message]
+    rule = _RULES.get(found.message) or _GROUPS[found.message.partition("-")[0]]
+    return rule(found)
 
 
 def judge_soft(found: StatedFailure) -> Judgement:
@@ -1913,34 +1916,17 @@ _FIXED: Final[Mapping[str, Judgement]] = {
 """The verdicts on texts that say the same each time."""
 
 _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
-    "torch-cuda": _torch_verdict,
-    "torch-cut": _torch_verdict,
+    **dict.fromkeys(("torch-mps", "torch-mps-buffer", "metal-buffer"), _mps_verdict),
+    **dict.fromkeys(("torch-summary", "torch-stats"), _torch_counters_verdict),
+    **dict.fromkeys(("torch-cpu", "tf-host", "ollama-system"), _host_memory_verdict),
+    **dict.fromkeys(("cuda-shared", "cuda-shared-call", "program-limit"), _largest_buffer_verdict),
     "torch-xpu-block": _largest_buffer_verdict,
-    "torch-async": _torch_verdict,
-    **dict.fromkeys(("torch-retry", "torch-skipped"), _torch_verdict),  # where nothing else tells what failed after all
-    "torch-mps": _mps_verdict,
-    "torch-mps-buffer": _mps_verdict,
-    "metal-buffer": _mps_verdict,
     "metal-refused": _metal_refused_verdict,
-    "torch-cpu": _host_memory_verdict,
-    "torch-summary": _torch_counters_verdict,
-    "torch-stats": _torch_counters_verdict,
-    **dict.fromkeys(
-        ("tf-async", "tf-bfc", "tf-tensor", "tf-refused", "tf-stats", "tf-pool", "tf-copy", "xla-bytes"),
-        _bfc_verdict,
-    ),
-    **dict.fromkeys(("xla-program", "xla-io", "tf-device", "tf-limit"), _bfc_verdict),
-    **dict.fromkeys(("tf-host", "ollama-system"), _host_memory_verdict),
     "tf-context": _no_context_verdict,
-    **dict.fromkeys(("tpu-compile", "tpu-table", "tpu-usage", "tpu-run", "tpu-buffer"), _tpu_verdict),
-    "cupy": _cupy_verdict,
-    **dict.fromkeys(("rmm-pool", "rmm-limit", "rmm-driver"), _rmm_verdict),
-    **dict.fromkeys(("onnx-limit", "onnx-driver", "onnx-arena"), _onnx_verdict),
-    "ggml-buffer": _ggml_verdict,
-    **dict.fromkeys(("vllm-blocks", "vllm-length", "vllm-profile", "vllm-profiling"), _vllm_verdict),
     "vllm-start": _vllm_start_verdict,
-    "sglang-fraction": _sglang_fraction_verdict,
     "vllm-warmup": _vllm_warmup_verdict,
+    "sglang-fraction": _sglang_fraction_verdict,
+    "sglang-tokens": _sglang_pool_verdict,
     "tgi-tokens": _tgi_verdict,
     "bnb-call": _bitsandbytes_verdict,
     "cuda-call": _driver_call_verdict,
@@ -1948,27 +1934,32 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     **dict.fromkeys(("cuda-library", "cuda-algorithm"), _cuda_library_verdict),
     "trt-memory": _tensorrt_verdict,
     **dict.fromkeys(("trt-tactic", "trt-skipped"), _tensorrt_build_verdict),
-    "sglang-tokens": _sglang_pool_verdict,
     "trtllm-executor": _trtllm_verdict,
-    "program-hsa": _hsa_verdict,
     "ggml-context": _ggml_context_verdict,
     "flashinfer-workspace": _flashinfer_verdict,
-    **dict.fromkeys(("cuda-shared", "cuda-shared-call", "program-limit"), _largest_buffer_verdict),
-    **dict.fromkeys(("paddle", "program-julia", "program-theano", "program-xgboost"), _stated_free_verdict),
-    **dict.fromkeys(("program-faiss", "program-warp", "program-kaldi"), _stated_free_verdict),
-    **dict.fromkeys(("program-physx", "program-directml", "program-oneflow"), _stated_free_verdict),
     **dict.fromkeys(("program-call", "program-gaudi", "program-neuron"), _program_call_verdict),
+    "program-hsa": _hsa_verdict,
     "program-kokkos": _kokkos_verdict,
     "program-hami": _hami_verdict,
-    "status-limit": _status_limit_verdict,
     "program-relion": _relion_verdict,
     "program-catboost": _catboost_verdict,
     "program-opencl": _opencl_verdict,
-    **dict.fromkeys(("host-numpy", "host-killed", "host-worker", "host-signal"), _host_memory_verdict),
-    **dict.fromkeys((entry.name for entry in HOST), _host_memory_verdict),
-    **dict.fromkeys(("host-python", "host-program"), _host_memory_verdict),
-    **dict.fromkeys(("host-library", "host-paging"), _host_memory_verdict),
-    "peer-lost": _lost_rank_verdict,
-    "any-memory": _any_verdict,
+    "status-limit": _status_limit_verdict,
 }
-"""The rule for each other text; a test holds both against the tables."""
+"""The rule for a text, where it is not that of its group; a test holds all against the tables."""
+
+_GROUPS: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
+    "torch": _torch_verdict,
+    **dict.fromkeys(("tf", "xla"), _bfc_verdict),
+    "tpu": _tpu_verdict,
+    "cupy": _cupy_verdict,
+    "rmm": _rmm_verdict,
+    "onnx": _onnx_verdict,
+    "ggml": _ggml_verdict,
+    "vllm": _vllm_verdict,
+    **dict.fromkeys(("host", "usage"), _host_memory_verdict),
+    **dict.fromkeys(("paddle", "program"), _stated_free_verdict),
+    "peer": _lost_rank_verdict,
+    "any": _any_verdict,
+}
+"""First part of an entry's name -> its rule."""
