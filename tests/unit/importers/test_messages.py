@@ -1253,8 +1253,8 @@ def test_mutated_texts_end_in_one_answer(parts, random_):
 )
 def test_time_is_bounded(text):
     begun = time.process_time()
-    read(text * (100_000 // len(text)))
-    assert time.process_time() - begun < 10  # where each piece is compared with all others: minutes
+    read(text * (30_000 // len(text)))
+    assert time.process_time() - begun < 5  # where each piece is compared with all others: a minute
 
 
 def test_random_bytes():
