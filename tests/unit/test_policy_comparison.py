@@ -2,7 +2,7 @@
 
 import pytest
 from shared import short_file, short_trace
-from unit.whatif.labelled_streams import MiB, stream_of
+from unit.whatif.streams import MiB, numbered_stream
 
 import bfcviz
 from bfcviz.errors import InvalidRequest
@@ -21,7 +21,9 @@ def few_orders(monkeypatch):
 
 @pytest.fixture(scope="module")
 def compared():
-    return bfcviz.compare_policies(stream_of(REQUESTS, "<b>job"), ["bfc", "bfc:allow_growth=true"], "10MiB")
+    return bfcviz.compare_policies(
+        numbered_stream(REQUESTS, "<b>job"), ["bfc", "bfc:allow_growth=true"], "10MiB"
+    )
 
 
 def test_a_sample_is_compared_under_the_usual_policies():
@@ -63,25 +65,25 @@ def test_maps_show_the_last_moment_that_all_reach_or_the_one_asked_for(compared)
 
 def test_the_outcome_of_a_policy_has_its_events(compared):
     assert bfcviz.why(compared.outcome("bfc").trace).requested == 5 * MiB
-    unlimited = bfcviz.compare_policies(stream_of(REQUESTS), ["bfc"])
+    unlimited = bfcviz.compare_policies(numbered_stream(REQUESTS), ["bfc"])
     with pytest.raises(InvalidRequest, match="limit"):
         unlimited.outcome("bfc")
 
 
 def test_no_request_is_no_map():
     with pytest.raises(InvalidRequest, match="no request"):
-        bfcviz.compare_policies(stream_of([]), ["first_fit"]).maps()
+        bfcviz.compare_policies(numbered_stream([]), ["first_fit"]).maps()
 
 
 def test_one_text_is_one_policy():
-    found = bfcviz.compare_policies(stream_of(REQUESTS), "torch")
+    found = bfcviz.compare_policies(numbered_stream(REQUESTS), "torch")
     assert [row["policy"] for row in found.table.to_pylist() if row["kind"] == "allocator"] == ["torch"]
 
 
 @pytest.mark.parametrize("limit", ["much", 0, -1, 1.5, 1 << 62])
 def test_a_wrong_limit_is_refused(limit):
     with pytest.raises(InvalidRequest, match="limit"):
-        bfcviz.compare_policies(stream_of(REQUESTS), "torch", limit)
+        bfcviz.compare_policies(numbered_stream(REQUESTS), "torch", limit)
 
 
 def test_a_heap_has_a_name_and_a_stream_has_one_only():
@@ -93,4 +95,4 @@ def test_a_heap_has_a_name_and_a_stream_has_one_only():
         bfcviz.compare_policies(trace, "torch", pool="no_such_heap")
     for pool in (1, name):
         with pytest.raises(InvalidRequest, match="one heap"):
-            bfcviz.compare_policies(stream_of(REQUESTS), "torch", pool=pool)
+            bfcviz.compare_policies(numbered_stream(REQUESTS), "torch", pool=pool)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from shared import sample_trace
-from unit.whatif.labelled_streams import LIMIT, MiB, stream_of, streams
+from unit.whatif.streams import LIMIT, MiB, numbered_stream, streams
 
 import bfcviz
 from bfcviz.errors import InvalidRequest
@@ -73,10 +73,10 @@ def test_it_stops_at_the_first_failure_if_asked(name):
     requests = [(ALLOCATE, 0, MiB), (ALLOCATE, 1, 2 * LIMIT), (FREE, 0, 0), (ALLOCATE, 2, MiB)]
     policy = policy_of(name)
     for record in (False, True):
-        whole = policy.serve(stream_of(requests), LIMIT, record=record)
+        whole = policy.serve(numbered_stream(requests), LIMIT, record=record)
         assert whole.failures.tolist() == [1]
         assert (whole.served, whole.fits) == (4, False)
-        stopped = policy.serve(stream_of(requests), LIMIT, record=record, stop_at_failure=True)
+        stopped = policy.serve(numbered_stream(requests), LIMIT, record=record, stop_at_failure=True)
         assert stopped.failures.tolist() == [1]
         assert (stopped.served, stopped.fits) == (2, False)
         if record:
@@ -87,7 +87,7 @@ def test_it_stops_at_the_first_failure_if_asked(name):
 @pytest.mark.parametrize("limit", [0, -1, 1 << 63])
 def test_an_impossible_limit_is_refused(name, limit):
     with pytest.raises(InvalidRequest, match=str(limit)):
-        policy_of(name).serve(stream_of([(ALLOCATE, 0, 1)]), limit)
+        policy_of(name).serve(numbered_stream([(ALLOCATE, 0, 1)]), limit)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -105,7 +105,7 @@ def test_the_samples_are_served_within_the_limit_that_they_had(name):
 )
 def test_a_saved_outcome_opens_again_with_its_options(text, tmp_path):
     policy = policy_of(text)
-    outcome = policy.serve(stream_of([(ALLOCATE, 0, MiB), (FREE, 0, 0)]), LIMIT, record=True)
+    outcome = policy.serve(numbered_stream([(ALLOCATE, 0, MiB), (FREE, 0, 0)]), LIMIT, record=True)
     outcome.trace.save(tmp_path / "a.parquet")
     again = bfcviz.open(tmp_path / "a.parquet")
     assert len(again) == len(outcome.trace)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from heaps import BASE, KIB, Scripted, new_heap
-from unit.analysis.facts import has_facts
+from unit.analysis.built import has_facts
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.analysis.event_text import Cut, EventSearch, Taken, search_of, search_words

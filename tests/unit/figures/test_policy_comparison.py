@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from unit.figures.compared import FAILS, FITS, JOB, REFUSED
-from unit.whatif.labelled_streams import MiB, stream_of
+from unit.whatif.streams import MiB, numbered_stream
 
 from bfcviz.figures.policy_comparison import (
     COLUMNS,
@@ -146,7 +146,7 @@ NAMES = ["bfc:allow_growth=true", "torch", "exact_size", "first_fit"]
 
 @pytest.fixture(scope="module")
 def heaps():
-    stream = stream_of(REQUESTS)
+    stream = numbered_stream(REQUESTS)
     found = []
     for name in NAMES:
         recorded = RecordedOutcome(policy_of(name).serve(stream, record=True))
@@ -189,14 +189,14 @@ def test_the_area_of_free_chunks_is_their_bytes(heaps):
 
 
 def test_a_heap_without_a_region_says_so():
-    stream = stream_of([(ALLOCATE, 0, MiB)])
+    stream = numbered_stream([(ALLOCATE, 0, MiB)])
     recorded = RecordedOutcome(policy_of("first_fit").serve(stream, record=True))
     picture = policy_maps_figure([PolicyHeap("first_fit", recorded.trace, 0)], "the start")
     assert "no region at this step" in [text for trace in picture.data for text in trace.text or ()]
 
 
 def test_regions_narrower_than_their_frame_have_none():
-    tiny = stream_of([*((ALLOCATE, block, 512) for block in range(30)), (ALLOCATE, 30, 8 * MiB)])
+    tiny = numbered_stream([*((ALLOCATE, block, 512) for block in range(30)), (ALLOCATE, 30, 8 * MiB)])
     recorded = RecordedOutcome(policy_of("exact_size").serve(tiny, record=True))
     picture = policy_maps_figure(
         [PolicyHeap("exact_size", recorded.trace, recorded.step_after(30))], "the end"

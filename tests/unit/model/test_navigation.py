@@ -3,20 +3,27 @@ import pytest
 from heap_strategies import run, seeded_operations
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.figures.synthetic import MiB, PlainHeap, busy_trace
+from shared import sample_trace
+from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 
+import bfcviz
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import TraceError
+from bfcviz.events.labels import BEGINS, ENDS, PhaseEnd, phase_ends
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import HISTORY_BEGINS, Origin, Pool
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.model import Model
 from bfcviz.model.navigation import (
+    Phase,
+    busy_window,
     failures,
     history_begins,
     next_step,
     peak,
+    phases,
     previous_step,
     worst_fragmentation,
 )
@@ -131,3 +138,94 @@ def test_peak_and_worst_are_sought_where_the_history_has_begun(indexed):
         assert find(trace) == int(series["step"][highest.argmax()]) >= begins
         before = timeline(trace, 0, 0, begins - 1, points=len(trace))[f"{name}_max"]
         assert before.max() >= highest.max()
+
+
+# ------------------------------------------------------------------------------
+# The busy window: where a trace begins to use memory.
+
+
+def trace_with_set_up(small, large):
+    """So many small allocations and frees, then large ones; the large ones begin after 2 * `small` + 3 events."""
+    heap = PlainHeap(64 * MiB)
+    held = heap.allocate(4096)
+    for _ in range(small):
+        heap.free(heap.allocate(256))
+    begin = len(heap.events)
+    for _ in range(large):
+        heap.free(heap.allocate(32 * MiB))
+    assert held
+    return heap.trace(), begin
+
+
+def test_a_long_set_up_is_left_out():
+    trace, begin = trace_with_set_up(500, 100)
+    first, last = busy_window(trace)
+    assert last == len(trace)
+    assert begin - 0.05 * (last - begin) < first <= begin
+
+
+@pytest.mark.parametrize(("small", "large"), [(10, 100), (0, 50), (200, 0)])
+def test_without_a_long_set_up_there_is_no_window(small, large):
+    assert busy_window(trace_with_set_up(small, large)[0]) is None
+
+
+def test_events_of_one_moment_are_set_up():
+    trace = busy_trace()
+    events = trace.read(0, len(trace)).copy()
+    events["time"][:400] = 0
+    built = bfcviz.Trace.from_events(events, trace.labels, trace.origin)
+    first, _ = busy_window(built)
+    assert 380 < first <= 400
+    events["time"] = 0  # a file without times
+    assert busy_window(bfcviz.Trace.from_events(events, trace.labels, trace.origin)) is None
+
+
+@pytest.mark.parametrize("name", ["conv", "lstm", "transformer"])
+def test_the_bundled_runs_begin_with_set_up(name):
+    trace = sample_trace(name)
+    first, last = busy_window(trace)
+    model = Model(trace)
+    model.seek(first)
+    assert model.stats().peak_bytes_in_use < 0.5 * max(peak_of(trace), 1)
+    assert first <= bfcviz.peak(trace) <= last
+
+
+def peak_of(trace):
+    model = Model(trace)
+    model.seek(len(trace))
+    return model.stats().peak_bytes_in_use
+
+
+def test_a_file_of_states_has_no_history_to_leave_out():
+    assert busy_window(sample_trace("oom_log")) is None
+
+
+# ------------------------------------------------------------------------------
+# Phases: pairs of marks of a heap.
+
+
+def test_pairs_are_found_by_name_and_value_and_ends_may_be_missing():
+    heap = PlainHeap(MiB)
+    heap.mark("early ends", 1, ends="early")
+    heap.mark("epoch begins", 2, begins="epoch")
+    heap.mark("forward begins", 3, begins="forward")
+    heap.allocate(KiB)  # EXTEND, SPLIT, ALLOCATE
+    heap.mark("forward begins", 4, begins="forward")
+    heap.mark("forward ends", 3, ends="forward")
+    heap.mark("forward ends", 4, ends="forward")
+    assert phases(heap.trace()) == [
+        Phase("early", None, 0, 0),
+        Phase("forward", 2, 7, 0),
+        Phase("forward", 6, 8, 0),
+        Phase("epoch", 1, None, 0),
+    ]
+    assert phases(heap.trace(pools=2), pool=1) == []
+
+
+def test_a_plain_mark_is_no_phase():
+    heap = PlainHeap(MiB)
+    heap.mark("step", 1)
+    heap.mark("a begins", 2, begins="a")
+    heap.mark("a ends", 2, ends="a")
+    trace = heap.trace()
+    assert phase_ends(trace.read(0, 3), trace.labels) == [None, PhaseEnd(BEGINS, "a"), PhaseEnd(ENDS, "a")]

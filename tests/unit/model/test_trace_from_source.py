@@ -3,7 +3,7 @@ import weakref
 
 import numpy as np
 import pytest
-from heaps import MIB, new_heap
+from heaps import BASE, MIB, new_heap
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
@@ -11,8 +11,9 @@ from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool, Status
 from bfcviz.events.storage.recording import Recording
+from bfcviz.live.observed_heap import ObservedHeap
 from bfcviz.model import Model
-from bfcviz.model.trace_from_source import source_name, trace_of
+from bfcviz.model.trace_from_source import beginning, source_name, trace_of
 
 
 def same(one, other):
@@ -102,3 +103,27 @@ def test_a_log_alone_has_no_names():
 def test_anything_else_is_refused(what):
     with pytest.raises(BfcvizError, match=type(what).__name__):
         trace_of(what)
+
+
+# ------------------------------------------------------------------------------
+# The start of a window, where the log has lost events.
+
+
+def test_where_nothing_is_left_of_the_events_before_it_it_is_the_beginning():
+    heap = new_heap(log=EventLog(64))
+    heap.allocate(1000)
+    moment = heap.moment()
+    for number in range(200):
+        heap.mark("mark", number)
+    first, _, events = beginning(moment, heap.log)
+    assert (first, len(events)) == (moment.step, 0)
+
+
+def test_a_reader_that_comes_late_begins_where_the_heap_is():
+    heap = ObservedHeap(EventLog(64))
+    heap.grant(BASE, MIB)
+    for number in range(200):
+        heap.allocate(BASE + number * 512, 256, label=f"op{number % 5}")
+    found = beginning(heap.moment(), heap.log)
+    assert found.first > 0
+    assert found.first + len(found.events) == heap.log.head

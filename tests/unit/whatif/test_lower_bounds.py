@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from shared import sample_trace
-from unit.whatif.labelled_streams import LIMIT, stream_of, streams
+from unit.whatif.streams import LIMIT, numbered_stream, streams
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import Labels
@@ -33,25 +33,25 @@ def test_live_bytes_fail_only_where_the_live_bytes_exceed_the_limit():
         (FREE, 1, 0),
         (ALLOCATE, 2, 4 * KiB),
     ]
-    outcome = policy_of("live_bytes").serve(stream_of(requests), 4 * KiB)
+    outcome = policy_of("live_bytes").serve(numbered_stream(requests), 4 * KiB)
     assert outcome.failures.tolist() == [1]
     assert outcome.in_use.tolist() == [3 * KiB, 3 * KiB, 0, 0, 4 * KiB]
 
 
 def test_a_plan_reserves_its_height_once():
     requests = [(ALLOCATE, 0, MiB), (ALLOCATE, 1, MiB), (FREE, 0, 0), (ALLOCATE, 2, 2 * MiB)]
-    outcome = policy_of("packed").serve(stream_of(requests), 3 * MiB)
+    outcome = policy_of("packed").serve(numbered_stream(requests), 3 * MiB)
     assert outcome.fits
     assert outcome.reserved.tolist() == [3 * MiB] * 4
     assert outcome.driver_calls == (1, 0, 0)
-    tight = policy_of("packed").serve(stream_of(requests), 3 * MiB - 1)
+    tight = policy_of("packed").serve(numbered_stream(requests), 3 * MiB - 1)
     assert len(tight.failures) == 1
     assert tight.peak_reserved <= 3 * MiB - 1
 
 
 def test_what_exceeds_the_limit_alone_displaces_nothing():
     requests = [(ALLOCATE, 0, LIMIT + 1), (ALLOCATE, 1, LIMIT)]
-    outcome = policy_of("packed").serve(stream_of(requests), LIMIT)
+    outcome = policy_of("packed").serve(numbered_stream(requests), LIMIT)
     assert outcome.failures.tolist() == [0]
 
 
@@ -74,7 +74,7 @@ def test_too_many_blocks_for_a_trace_are_named():
 
 
 def test_sizes_beyond_all_addresses_are_refused():
-    requests = stream_of([(ALLOCATE, at, 1 << 61) for at in range(3)])
+    requests = numbered_stream([(ALLOCATE, at, 1 << 61) for at in range(3)])
     with pytest.raises(InvalidRequest, match="addresses"):
         policy_of("live_bytes").serve(requests)
     with pytest.raises(InvalidRequest):

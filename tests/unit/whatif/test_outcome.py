@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from unit.whatif.labelled_streams import MiB, stream_of
+from unit.whatif.streams import MiB, numbered_stream
 
 import bfcviz
 from bfcviz.errors import InvalidRequest
@@ -34,7 +34,7 @@ REQUESTS = [
 
 
 def recorded(name, limit=None, requests=REQUESTS):
-    return RecordedOutcome(policy_of(name).serve(stream_of(requests), limit, record=True))
+    return RecordedOutcome(policy_of(name).serve(numbered_stream(requests), limit, record=True))
 
 
 @pytest.mark.parametrize("name", ALLOCATORS)
@@ -107,7 +107,7 @@ def test_events_are_counted_by_kind():
 
 def test_an_outcome_without_a_trace_is_refused():
     with pytest.raises(InvalidRequest, match="record=True"):
-        RecordedOutcome(policy_of("first_fit").serve(stream_of(REQUESTS)))
+        RecordedOutcome(policy_of("first_fit").serve(numbered_stream(REQUESTS)))
 
 
 def test_nothing_free_is_not_scattered():
@@ -138,7 +138,7 @@ def served(stream, name, limit=LIMIT):
 
 
 def test_best_fit_and_first_fit_choose_different_holes():
-    stream = stream_of(TWO_HOLES)
+    stream = numbered_stream(TWO_HOLES)
     found = first_difference(served(stream, "bfc"), served(stream, "first_fit"), ("best", "first"))
     assert (found.request, found.size, found.label, found.event) == (6, 2 * MiB, "block 4", 6)
     best, first = found.places
@@ -150,12 +150,12 @@ def test_best_fit_and_first_fit_choose_different_holes():
 
 
 def test_the_same_rules_have_no_difference():
-    stream = stream_of(TWO_HOLES)
+    stream = numbered_stream(TWO_HOLES)
     assert first_difference(served(stream, "bfc"), served(stream, "bfc")) is None
 
 
 def test_other_sizes_of_blocks_are_no_difference():
-    stream = stream_of([(ALLOCATE, 0, 300), (ALLOCATE, 1, 300), (ALLOCATE, 2, 300)])
+    stream = numbered_stream([(ALLOCATE, 0, 300), (ALLOCATE, 1, 300), (ALLOCATE, 2, 300)])
     torch = served(stream, "torch")
     bfc = served(stream, "bfc")
     assert (torch.offsets != bfc.offsets).any() or (torch.outcome.size == bfc.outcome.size).all()
@@ -163,7 +163,7 @@ def test_other_sizes_of_blocks_are_no_difference():
 
 
 def test_a_request_that_only_one_serves_is_a_difference():
-    stream = stream_of([(ALLOCATE, 0, 5 * MiB), (FREE, 0, 0), (ALLOCATE, 1, 6 * MiB)])
+    stream = numbered_stream([(ALLOCATE, 0, 5 * MiB), (FREE, 0, 0), (ALLOCATE, 1, 6 * MiB)])
     found = first_difference(served(stream, "bfc"), served(stream, "exact_size"))
     limited = first_difference(served(stream, "bfc", 6 * MiB), served(stream, "bfc", 5 * MiB))
     assert found is None or found.request == 2
@@ -172,7 +172,7 @@ def test_a_request_that_only_one_serves_is_a_difference():
 
 
 def test_a_new_region_is_a_difference():
-    stream = stream_of([(ALLOCATE, 0, 2 * MiB), (ALLOCATE, 1, 30 * MiB)])
+    stream = numbered_stream([(ALLOCATE, 0, 2 * MiB), (ALLOCATE, 1, 30 * MiB)])
     found = first_difference(
         served(stream, "bfc", 64 * MiB), served(stream, "bfc:allow_growth=true", 64 * MiB)
     )
@@ -183,7 +183,9 @@ def test_a_new_region_is_a_difference():
 
 def test_regions_that_differ_only_by_what_is_unmapped_later_are_no_difference():
     blocks = [(ALLOCATE, 0, 40), (ALLOCATE, 1, 60), (FREE, 0, 0), (ALLOCATE, 2, 10)]
-    stream = stream_of([(kind, block, size * MiB) for kind, block, size in [*blocks, (ALLOCATE, 3, 120)]])
+    stream = numbered_stream(
+        [(kind, block, size * MiB) for kind, block, size in [*blocks, (ALLOCATE, 3, 120)]]
+    )
     unmaps, whole = (served(stream, "torch:expandable_segments=true", limit * MiB) for limit in (130, 400))
     assert unmaps.outcome.driver_calls.releases == 1
     found = first_difference(unmaps, whole)
@@ -191,7 +193,7 @@ def test_regions_that_differ_only_by_what_is_unmapped_later_are_no_difference():
 
 
 def test_the_other_end_of_an_empty_region_is_a_difference():
-    stream = stream_of([(ALLOCATE, 0, MiB), (ALLOCATE, 1, 2 * MiB)])
+    stream = numbered_stream([(ALLOCATE, 0, MiB), (ALLOCATE, 1, 2 * MiB)])
     found = first_difference(
         served(stream, "xla"), served(stream, "xla:collective_from=1,collective_alignment=256")
     )
@@ -200,7 +202,7 @@ def test_the_other_end_of_an_empty_region_is_a_difference():
 
 
 def test_another_offset_above_blocks_of_other_sizes_is_no_difference():
-    stream = stream_of([(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 2 * MiB)])
+    stream = numbered_stream([(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 2 * MiB)])
     buddy, fitted = served(stream, "buddy"), served(stream, "first_fit")
     assert [recorded.offsets[1] for recorded in (buddy, fitted)] == [4 * MiB, 3 * MiB]
     assert first_difference(buddy, fitted) is None
@@ -208,7 +210,7 @@ def test_another_offset_above_blocks_of_other_sizes_is_no_difference():
 
 def test_outcomes_of_different_streams_are_refused():
     with pytest.raises(InvalidRequest, match="different streams"):
-        first_difference(served(stream_of(TWO_HOLES), "bfc"), served(stream_of(TWO_HOLES), "bfc"))
+        first_difference(served(numbered_stream(TWO_HOLES), "bfc"), served(numbered_stream(TWO_HOLES), "bfc"))
 
 
 # ------------------------------------------------------------------------------
@@ -220,7 +222,7 @@ FAILING = [(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 3 * MiB), (FREE, 0, 0), (ALLOCA
 
 def said(policy, *marks, **changed):
     requests = [(MARK, 0, value) for value in marks] + FAILING
-    (row,) = compare(stream_of(requests), [policy], 10 * MiB, bounds=False).to_arrow().to_pylist()
+    (row,) = compare(numbered_stream(requests), [policy], 10 * MiB, bounds=False).to_arrow().to_pylist()
     return failure_text(row | changed)
 
 

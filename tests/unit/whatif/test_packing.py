@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from minimalloc import CAPACITY, instance
 from shared import sample_trace
-from unit.whatif.labelled_streams import stream_of, streams
+from unit.whatif.streams import numbered_stream, streams
 
 from bfcviz.errors import BrokenInvariant, InvalidRequest
 from bfcviz.whatif import planner
@@ -108,7 +108,7 @@ def test_a_plan_is_the_lowest_or_says_how_far_it_can_be_off(problem, seconds):
         (kind, block, int(size[block]) << 8 if kind == ALLOCATE else 0)
         for _, kind, block in sorted(rows, key=lambda row: (row[0], -row[1]))
     ]
-    plan = pack(stream_of(requests), seconds)
+    plan = pack(numbered_stream(requests), seconds)
     assert plan.height <= plan.least * (1 + planner.ENOUGH)
 
 
@@ -203,9 +203,9 @@ def test_the_check_finds_every_overlap(stream, seed):
 
 def test_a_plan_that_knows_the_future_beats_the_order_of_time():
     requests = [(ALLOCATE, 0, MiB), (ALLOCATE, 1, MiB), (FREE, 0, 0), (ALLOCATE, 2, 2 * MiB)]
-    plan = pack(stream_of(requests))
+    plan = pack(numbered_stream(requests))
     assert plan.height == 3 * MiB
-    by_start = replace(plan, offset=planner._offsets_by_start(stream_of(requests)))
+    by_start = replace(plan, offset=planner._offsets_by_start(numbered_stream(requests)))
     assert by_start.height == 4 * MiB
     assert plan.offset[1] == 2 * MiB
 
@@ -216,10 +216,10 @@ def test_the_plans_used_last_are_kept(monkeypatch):
     monkeypatch.setattr(
         planner, "pack", lambda stream, seconds: packed.append(stream) or pack(stream, seconds)
     )
-    streams = [stream_of([(ALLOCATE, 0, (number + 1) * MiB)]) for number in range(planner._MOST_PLANS)]
+    streams = [numbered_stream([(ALLOCATE, 0, (number + 1) * MiB)]) for number in range(planner._MOST_PLANS)]
     first, *_ = [kept_plan(stream) for stream in streams]
     assert kept_plan(streams[0]) is first
-    kept_plan(stream_of([(ALLOCATE, 0, 99 * MiB)]))  # in place of the second
+    kept_plan(numbered_stream([(ALLOCATE, 0, 99 * MiB)]))  # in place of the second
     assert kept_plan(streams[0]) is first
     assert len(packed) == len(streams) + 1
     kept_plan(streams[1])
@@ -233,7 +233,7 @@ def test_samples_need_two_percent_more_than_their_live_bytes_at_most(name):
 
 
 def test_lifetimes_span_from_the_allocation_to_the_free():
-    stream = stream_of([(ALLOCATE, 0, 300), (ALLOCATE, 1, 1), (FREE, 0, 0)])
+    stream = numbered_stream([(ALLOCATE, 0, 300), (ALLOCATE, 1, 1), (FREE, 0, 0)])
     lifetimes = Lifetimes.of(stream)
     assert lifetimes.start.tolist() == [0, 1]
     assert lifetimes.stop.tolist() == [2, 3]
@@ -243,4 +243,4 @@ def test_lifetimes_span_from_the_allocation_to_the_free():
 
 
 def test_an_empty_stream_needs_nothing():
-    assert pack(stream_of([])).height == 0
+    assert pack(numbered_stream([])).height == 0

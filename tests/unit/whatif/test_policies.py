@@ -1,15 +1,19 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from shared import needs_shared
 from unit.whatif.golden import Golden, golden_files, shared_files
-from unit.whatif.labelled_streams import stream_of
+from unit.whatif.streams import numbered_stream
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import Labels
 from bfcviz.formats.tensorflow import VERSIONS
 from bfcviz.whatif.policies import GAP, ExactBFCMemory, RecordedBFCMemory
+from bfcviz.whatif.policy_serving import policy_region_pieces
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, REGION_ROW, RequestStream
+from bfcviz.whatif.simulation import DriverCall
 
 KiB, MiB = 1 << 10, 1 << 20
 
@@ -44,7 +48,9 @@ def test_golden_traces_notice_a_wrong_option():
 
 
 def grown(text, sizes, limit):
-    return policy_of(text).serve(stream_of([(ALLOCATE, at, size) for at, size in enumerate(sizes)]), limit)
+    return policy_of(text).serve(
+        numbered_stream([(ALLOCATE, at, size) for at, size in enumerate(sizes)]), limit
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +88,7 @@ def test_versions_of_gpus_collect_garbage_from_2_1_on():
     ]
     fits = {
         version: policy_of(f"bfc:version={version},allow_growth=true")
-        .serve(stream_of(requests), 4 * MiB)
+        .serve(numbered_stream(requests), 4 * MiB)
         .fits
         for version in VERSIONS
     }
@@ -109,7 +115,7 @@ def test_adjacent_regions_join_only_if_the_memory_supports_it():
     requests += [(FREE, 0, 0), (FREE, 1, 0), (ALLOCATE, 2, 6 * MiB)]
     apart, joined = (
         policy_of(f"bfc:allow_growth=true,mode=contiguous,supports_coalescing={word}").serve(
-            stream_of(requests), 6 * MiB
+            numbered_stream(requests), 6 * MiB
         )
         for word in ("false", "true")
     )
@@ -124,7 +130,7 @@ def test_unknown_choices_are_named(text):
 
 def test_options_of_simulated_regions_do_not_mix_with_recorded_ones():
     with pytest.raises(InvalidRequest, match="granule"):
-        policy_of("bfc:regions=recorded,granule=4096").serve(stream_of([(ALLOCATE, 0, 1)]), MiB)
+        policy_of("bfc:regions=recorded,granule=4096").serve(numbered_stream([(ALLOCATE, 0, 1)]), MiB)
 
 
 def regions_of(*rows):
@@ -190,7 +196,7 @@ def test_exact_memory_repeats_the_calls_of_each_request():
 
 def labelled(*requests):
     """A stream of allocations (label, size)."""
-    stream = stream_of([(ALLOCATE, at, size) for at, (_, size) in enumerate(requests)])
+    stream = numbered_stream([(ALLOCATE, at, size) for at, (_, size) in enumerate(requests)])
     labels = Labels()
     stream.rows["label"] = [labels.intern(label) for label, _ in requests]
     return RequestStream(stream.rows, labels, "labelled")
@@ -253,3 +259,51 @@ def test_impossible_options_are_named(text):
 def test_it_needs_a_limit():
     with pytest.raises(InvalidRequest, match="limit"):
         policy_of("xla").serve(STREAM)
+
+
+def test_grants_that_are_released_as_they_are_stay_as_they_are():
+    calls = [DriverCall(0, 100, False), DriverCall(200, 50, False), DriverCall(0, -100, False)]
+    found = policy_region_pieces(calls)
+    assert found[:2] == [[calls[0]], [calls[1]]]
+    assert [call.address for call in found[2]] == [0]
+
+
+def test_a_hole_becomes_a_region_of_its_own():
+    calls = [DriverCall(0, 100, True), DriverCall(40, -20, False), DriverCall(40, 20, True)]
+    found = policy_region_pieces(calls)
+    assert found[0] == [DriverCall(0, 40, False), DriverCall(40, 20, False), DriverCall(60, 40, False)]
+    assert [call.address for call in found[1]] == [40]
+    assert found[2] == [DriverCall(40, 20, True)]  # it joins the first: neither is released
+
+
+def test_what_is_mapped_in_turn_and_released_at_once_is_one_region():
+    calls = [DriverCall(at, 10, True) for at in (0, 10, 20)] + [DriverCall(10, -20, False)]
+    found = policy_region_pieces(calls)
+    assert found[:3] == [[DriverCall(0, 10, False)], [DriverCall(10, 10, False)], [DriverCall(20, 10, True)]]
+    assert [call.address for call in found[3]] == [10]
+
+
+@given(st.lists(st.tuples(st.integers(0, 11), st.integers(1, 6)), max_size=40))
+def test_each_release_is_one_of_whole_regions(steps):
+    mapped, calls = set(), []
+    for start, count in steps:  # of a run that is wholly there, or wholly missing
+        run = set(range(start, start + count))
+        if not run & mapped:
+            calls.append(DriverCall(start, count, True))
+            mapped |= run
+        elif run <= mapped:
+            calls.append(DriverCall(start, -count, False))
+            mapped -= run
+    regions = {}
+    for call, pieces in zip(calls, policy_region_pieces(calls), strict=True):
+        for piece in pieces:
+            if piece.size < 0:
+                assert regions.pop(piece.address) <= set(range(call.address, call.address - call.size))
+                continue
+            covered = set(range(piece.address, piece.address + piece.size))
+            before = next((at for at, cells in regions.items() if max(cells) + 1 == piece.address), None)
+            if piece.join:
+                regions[before] |= covered
+            else:
+                regions[piece.address] = covered
+    assert sorted(cell for cells in regions.values() for cell in cells) == sorted(mapped)

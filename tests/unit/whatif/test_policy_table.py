@@ -4,9 +4,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from bench.policy_speed import training_like
-from shared import needs_shared, sample_trace, snapshot_trace
+from shared import needs_shared, sample_file, sample_trace, snapshot_trace
 from unit.whatif.golden import Golden, golden_files, shared_files
-from unit.whatif.labelled_streams import MiB, stream_of
+from unit.whatif.streams import MiB, holes, numbered_stream, stream_of
 
 import bfcviz
 from bfcviz.errors import InvalidRequest
@@ -30,9 +30,12 @@ from bfcviz.whatif.policy_table import (
     policy_key,
     policy_of,
     policy_text,
+    replay,
     usual_policies,
 )
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, requests_of
+from bfcviz.whatif.requests import stream_of as stream_from
+from bfcviz.whatif.search import searchable, smallest_limit
 
 
 def test_a_text_names_a_policy_and_its_options():
@@ -383,7 +386,7 @@ def test_another_limit_has_the_same_rules_with_a_simulated_driver(requests):
 
 
 def test_what_the_file_says_of_garbage_collection_wins():
-    rows = stream_of([(ALLOCATE, 0, MiB)]).rows
+    rows = numbered_stream([(ALLOCATE, 0, MiB)]).rows
     for told, expected in (({}, True), ({"garbage_collection": False}, False)):
         stream = RequestStream(rows, Labels(), options={"allow_growth": True, **told})
         own = own_rules(stream, 4 * MiB)
@@ -414,7 +417,7 @@ def test_pytorch_has_the_options_of_its_snapshot(settings, text):
 
 
 def test_rules_that_are_not_known_are_none():
-    plain = stream_of([(ALLOCATE, 0, MiB)])
+    plain = numbered_stream([(ALLOCATE, 0, MiB)])
     assert own_rules(plain, None) is None
     assert usual_policies(plain, None) == USUAL
     assert own_or_bfc_rules(plain).text == "bfc"
@@ -434,3 +437,51 @@ def test_a_heap_whose_beginning_is_missing_is_simulated(requests):
         rows, requests.labels, limit=requests.limit, options=requests.options, regions=requests.regions
     )
     assert own_rules(late, requests.limit).role == OWN_RULES
+
+
+def test_a_path_a_trace_and_a_stream_give_the_same():
+    path = sample_file("lstm")
+    trace = bfcviz.open(path)
+    found = [replay(source, "bfc:allow_growth=true", "12MiB") for source in (path, trace, stream_from(trace))]
+    assert {(each.fits, each.peak_reserved, each.limit) for each in found} == {
+        (True, found[0].peak_reserved, 12 * MiB)
+    }
+
+
+def test_options_limits_and_records_are_passed_on():
+    outcome = replay(holes(), "first_fit", 5 * MiB, granule="1MiB", record=True)
+    assert outcome.options == {"granule": MiB}
+    assert outcome.failures.tolist() == [3]
+    assert replay(outcome.trace, "first_fit", "6MiB", granule=MiB).fits
+
+
+@pytest.mark.parametrize("pool", [-1, 1])
+def test_a_heap_that_is_not_there_is_refused(pool):
+    with pytest.raises(InvalidRequest, match=str(pool)):
+        replay(sample_trace("lstm"), "bfc", "1GiB", pool=pool)
+
+
+def test_the_free_of_a_request_that_failed_in_the_trace_does_not_count():
+    stream = stream_of(("a", 3), ("a", 4), -1)
+    assert searchable(stream) is stream
+    stream.rows["event"][2] = stream.rows["event"][1]
+    with pytest.raises(InvalidRequest, match="2 allocations"):
+        searchable(stream)
+
+
+@pytest.mark.parametrize(
+    ("stream", "number"), [(stream_of(), "no allocation"), (stream_of(("a", 3), ("a", 4)), "7.0 MiB")]
+)
+def test_a_stream_without_allocations_or_frees_is_not_searched(stream, number):
+    with pytest.raises(InvalidRequest, match=number):
+        searchable(stream)
+
+
+@pytest.mark.parametrize("limit", ["much", 0, -1, 1.5, [1]])
+def test_a_wrong_limit_is_refused_by_name(limit):
+    with pytest.raises(InvalidRequest, match="limit="):
+        replay(holes(), "first_fit", limit)
+    with pytest.raises(InvalidRequest, match="at_most="):
+        smallest_limit(holes(), "first_fit", at_most=limit)
+    with pytest.raises(InvalidRequest, match="granule="):
+        smallest_limit(holes(), "first_fit", granule=limit)

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from heaps import MIB
 from shared import sample_trace
 from unit.figures.synthetic import KiB, MiB, PlainHeap
 
@@ -13,8 +14,8 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.event_makers import RecordedHistory
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.whatif.policy_table import policy_of
-from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, requests_of
+from bfcviz.whatif.policy_table import policy_of, replay
+from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, are_failed, failed_note, requests_of, stream_of
 
 
 def heap_with_a_failure():
@@ -232,3 +233,55 @@ def test_it_says_in_a_line_what_it_is():
     stream = requests_of(sample_trace("lstm"))
     assert f"{len(stream):,} requests" in repr(stream)
     assert "\n" not in repr(stream)
+
+
+# ------------------------------------------------------------------------------
+# Requests that failed in the trace: a job may have gone on without them.
+
+
+@pytest.fixture
+def tolerated():
+    """8 MiB: four blocks, a workspace that does not fit and is not needed, and the end of the job."""
+    heap = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 8 * MIB)
+    kept = [heap.allocate(MIB, label=f"kept {number}") for number in range(4)]
+    assert heap.try_allocate(64 * MIB, label="workspace") is None
+    for address in kept:
+        heap.free(address)
+    return trace_of(heap)
+
+
+def test_without_them_the_job_needs_what_it_had(tolerated):
+    stream = stream_of(tolerated)
+    assert (len(stream), int(are_failed(stream.rows).sum())) == (10, 2)
+    assert stream.live_bytes.max() == 68 * MIB
+    assert "4.0 MiB" in failed_note(stream)
+    assert failed_note(stream) in stream.notes
+    rest = stream.without_failed()
+    assert (len(rest), rest.live_bytes.max()) == (8, 4 * MIB)
+    assert failed_note(rest) == ""
+    assert failed_note(stream) not in rest.notes
+    assert replay(rest, "bfc", 8 * MIB).fits
+    assert not replay(stream, "bfc", 8 * MIB).fits
+
+
+def test_blocks_and_regions_keep_their_requests(tolerated):
+    stream = stream_of(tolerated)
+    rest = stream.without_failed()
+    frees = rest.rows["kind"] == FREE
+    assert rest.rows["block"][~frees].tolist() == rest.rows["block"][frees].tolist() == [0, 1, 2, 3]
+    assert rest.rows["event"].tolist() == [
+        event
+        for event, failed in zip(stream.rows["event"], are_failed(stream.rows), strict=True)
+        if not failed
+    ]
+    for before, after in zip(stream.regions, rest.regions, strict=True):
+        assert stream.rows["event"][before["request"]] == rest.rows["event"][after["request"]]
+
+
+def test_a_stream_without_failures_stays_itself():
+    heap = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 8 * MIB)
+    heap.free(heap.allocate(MIB))
+    stream = stream_of(trace_of(heap))
+    assert stream.without_failed() is stream
+    assert (failed_note(stream), stream.notes) == ("", ())
+    assert not are_failed(np.zeros(0, stream.rows.dtype)).any()

@@ -4,17 +4,27 @@ from pathlib import Path
 
 import pytest
 from shared import needs_shared
-from unit.importers.bfc_log.vlog_maker import RecordingBFC, VlogMaker, random_run
+from unit.importers.bfc_log.vlog_maker import STACK, RecordingBFC, VlogMaker, random_run
 from unit.importers.made import REAL
 from unit.importers.naive_view import view_of
 
 from bfcviz.errors import FileError
+from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Status, recorded_failures
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.bfc_log.log_lines import log_text, records
-from bfcviz.importers.bfc_log.vlog import holds_regions, holds_requests, read_vlog
-from bfcviz.importers.file_content import UNPACKED_TEXT, read_content
+from bfcviz.importers.bfc_log.vlog import (
+    Act,
+    PlacedVlogFrees,
+    VlogLabels,
+    VlogOperation,
+    holds_regions,
+    holds_requests,
+    place_frees,
+    read_vlog,
+)
+from bfcviz.importers.file_content import TEXT, UNPACKED_TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format, detect_format
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.model import Model
@@ -341,3 +351,89 @@ def test_impossible_numbers_are_counted(path: Path) -> None:
 def test_a_log_without_a_heap_is_an_error(path: Path) -> None:
     with pytest.raises(FileError, match="without a heap"):
         read(path, "I0000 00:00:1.0 1 bfc_allocator.cc:89] Creating new BFCAllocator named: x\n")
+
+
+def placed(*operations: tuple[str, int, int]) -> tuple[PlacedVlogFrees, list[int]]:
+    """Addresses of the frees; an operation is `a` or `f`, its address and its size."""
+    acts = {"a": Act.ALLOCATE, "f": Act.FREE}
+    made = [VlogOperation(acts[act], order, at, size) for order, (act, at, size) in enumerate(operations)]
+    result = place_frees(made)
+    return result, [each.address for each in made if each.act is Act.FREE]
+
+
+def test_a_size_that_is_in_use_once_is_certain() -> None:
+    assert placed(("a", 256, 10), ("a", 512, 20), ("f", 0, 20)) == ((0, 0), [512])
+
+
+def test_memory_that_is_allocated_again_was_freed_before() -> None:
+    history = (("a", 256, 10), ("a", 512, 10), ("f", 0, 10), ("a", 512, 30))
+    assert placed(*history) == ((0, 0), [512])
+
+
+def test_an_allocation_over_the_middle_of_chunks_frees_them_too() -> None:
+    history = (
+        ("a", 256, 300),
+        ("a", 768, 300),
+        ("a", 8192, 300),
+        ("f", 0, 300),
+        ("f", 0, 300),
+        ("a", 512, 1000),
+    )
+    assert placed(*history) == ((1, 0), [256, 768])
+
+
+def test_what_remains_open_is_the_oldest_and_counted() -> None:
+    assert placed(("a", 256, 10), ("a", 512, 10), ("f", 0, 10)) == ((1, 0), [256])
+
+
+def test_if_all_of_a_size_were_freed_the_last_one_is_certain() -> None:
+    assert placed(("a", 256, 10), ("a", 512, 10), ("f", 0, 10), ("f", 0, 10)) == ((1, 0), [256, 512])
+
+
+def test_a_free_of_a_size_that_is_not_in_use_is_unknown() -> None:
+    assert placed(("f", 0, 10), ("a", 256, 10)) == ((0, 1), [0])
+
+
+def test_known_addresses_stay() -> None:
+    assert placed(("a", 256, 10), ("a", 512, 10), ("f", 512, 10), ("f", 0, 10)) == ((0, 0), [512, 256])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"),
+    [
+        ("tensorflow::CastOpBase", "CastOpBase"),
+        ("tensorflow::(anonymous namespace)::SliceOp<Eigen::GpuDevice, float>", "SliceOp<float>"),
+        (
+            "tensorflow::UnaryOp<Eigen::ThreadPoolDevice, tensorflow::functor::sign<float> >",
+            "UnaryOp<sign<float>>",
+        ),
+    ],
+)
+def test_the_name_is_the_kernel_that_computes(kernel: str, name: str) -> None:
+    labels = Labels()
+    number = VlogLabels(labels, Limits("log", 0)).label(STACK.format(kernel=kernel))
+    assert labels.name(number) == name
+
+
+def test_without_a_kernel_it_is_the_function_that_allocated() -> None:
+    labels = Labels()
+    stack = "*** Begin stack trace ***\n\ttensorflow::EagerContext::CreateTensor(int)\n\tmain\n"
+    number = VlogLabels(labels, Limits("log", 0)).label(stack)
+    assert labels.name(number) == "EagerContext::CreateTensor"
+
+
+def test_equal_stacks_are_one_label_and_no_stack_is_none() -> None:
+    labels = Labels()
+    stacks = VlogLabels(labels, Limits("log", 0))
+    assert stacks.label(STACK) == stacks.label(STACK) == 1
+    assert stacks.label("") == stacks.label("*** Begin stack trace ***\n\n*** End stack trace ***") == 0
+
+
+def test_more_text_than_a_file_of_this_size_may_hold_is_an_error() -> None:
+    stacks = VlogLabels(Labels(), Limits("log", 0))
+    most = TEXT.floor // len("name\n") // 9000
+    texts = [
+        f"*** Begin stack trace ***\n\tframe{number}\n" + "\tname\n" * 9000 for number in range(most + 2)
+    ]
+    with pytest.raises(FileError, match=TEXT.what):
+        list(map(stacks.label, texts))

@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 from both_ways import COMPILED, small_steps
-from heap_strategies import run
+from heap_strategies import run, seeded_operations
+from hypothesis import given
+from naive_heap import NaiveHeap
 from processes import sized
-from unit.model.state.busy_heap import busy_heap
 
 from bfcviz.errors import TraceError
 from bfcviz.events.labels import Labels
-from bfcviz.events.schema import EVENT, Kind
+from bfcviz.events.schema import EVENT, Kind, bin_of
 from bfcviz.events.storage import parquet
-from bfcviz.events.trace import Origin, Trace
+from bfcviz.events.trace import Origin, Pool, Trace
 from bfcviz.model import CHUNK, REGION, TIMELINE, Model, keyframes, pool_state, timeline
 from bfcviz.model.snapshots import Snapshots
 
@@ -207,3 +208,67 @@ def test_snapshots_shorten_the_way_back(monkeypatch):
         model.seek(len(trace) // 2)
     assert 0 < sum(read) < 40
     assert model.chunks().tolist() == heap.states[model.step][0]["chunks"]
+
+
+# ------------------------------------------------------------------------------
+# A busy heap and its trace.
+
+
+def busy_heap(count=300):
+    heap = NaiveHeap()
+    heap.extend(0, 1 << 30, 1 << 20, 0)
+    held = []
+    for number in range(count):
+        held.append(heap.allocate(0, 100 * (number % 37) + 1, label=number % 5))
+        if number % 3:
+            heap.free(0, held.pop(number % len(held)))
+    return heap
+
+
+@pytest.fixture(scope="module")
+def heap():
+    return busy_heap()
+
+
+@pytest.fixture
+def labels():
+    labels = Labels()
+    for number in range(1, 5):
+        labels.intern(f"op{number}")
+    return labels
+
+
+@pytest.fixture
+def trace(heap, labels):
+    return Trace.from_events(heap.events(), labels, Origin(pools=(Pool("gpu", 1 << 22),)))
+
+
+# ------------------------------------------------------------------------------
+# Chunks and bins of a model's step, against a heap that knows its state.
+
+
+def test_chunks_cannot_be_changed_through_the_model(trace):
+    model = Model(trace)
+    model.seek(10)
+    with pytest.raises(ValueError, match="read-only"):
+        model.chunks()["size"] = 0
+
+
+def test_chunks_are_by_address_from_wherever_one_comes(trace, heap):
+    model = Model(trace)
+    for step in np.random.default_rng(1).permutation(len(trace))[:100].tolist():
+        model.seek(step)
+        assert model.chunks().tolist() == heap.states[step][0]["chunks"]
+
+
+@given(seeded_operations())
+def test_bins_count_every_chunk_once_in_the_bin_of_its_size(steps):
+    heap = run(steps)
+    model = Model(heap.trace(), 0)
+    model.seek(len(heap.records))
+    bins = model.bins()
+    for state, pieces in (("free", heap.pools[0].free()), ("in_use", heap.pools[0].in_use())):
+        for number in range(21):
+            sizes = [piece.size for piece in pieces if bin_of(piece.size) == number]
+            assert bins[number][f"{state}_chunks"] == len(sizes)
+            assert bins[number][f"{state}_bytes"] == sum(sizes)

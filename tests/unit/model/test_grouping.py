@@ -1,18 +1,95 @@
-"""Holders by lifetime: in steps of the program where marks tell them, else in events."""
-
 import numpy as np
 import pytest
 from heaps import KIB
+from shared import sample_trace
 from unit.figures.synthetic import MiB, PlainHeap
 
 import bfcviz
+from bfcviz.code_places import place_in_code
 from bfcviz.dashboard.holders_pane import PaneHolderCounts
 from bfcviz.events.schema import Kind
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import LIGHT
 from bfcviz.model import Model
-from bfcviz.model.grouping import HolderChoice, grouping, members
+from bfcviz.model.grouping import Grouping, HolderChoice, grouping, members, op_path, stack_path
 from bfcviz.model.holders import holders
+
+# ------------------------------------------------------------------------------
+# HolderChoice: which chunks belong to a holder.
+
+
+def _grouping() -> tuple[Grouping, np.ndarray]:
+    trace = sample_trace("conv")
+    how = grouping(trace, 0, "op")
+    records = np.zeros(len(trace.labels), [("label", "<u4")])
+    records["label"] = np.arange(len(records))
+    return how, records
+
+
+def test_the_empty_path_holds_everything() -> None:
+    how, records = _grouping()
+    assert members(how, HolderChoice("op", ()))(records).all()
+
+
+def test_a_holder_has_the_chunks_of_the_holders_below_it_and_no_others() -> None:
+    how, records = _grouping()
+    first = next(path for path in map(how.path, range(1, len(records))) if len(path) > 1)
+    belongs = members(how, HolderChoice("op", first[:1]))(records)
+    expected = [how.path(number)[:1] == first[:1] for number in range(len(records))]
+    assert belongs.tolist() == expected
+    assert 0 < belongs.sum() < len(records)
+
+
+def test_no_records() -> None:
+    how, records = _grouping()
+    assert len(members(how, HolderChoice("op", ("a",)))(records[:0])) == 0
+
+
+# ------------------------------------------------------------------------------
+# Paths of op names and stacks, and places in the code.
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("", (None,)),
+        ("MatMul", ("MatMul",)),
+        ("layer_4/attention/Softmax", ("layer_4", "attention", "Softmax")),
+        ("jit(train)/transpose(jvp(a/b))/dot", ("jit(train)", "transpose(jvp(a/b))", "dot")),
+        ("half(open/dot", ("half(open", "dot")),
+        ("/home/me/pool.cpp:12", ("home", "me", "pool.cpp:12")),
+        ("a//b/", ("a", "b")),
+        ("/", ("/",)),
+    ],
+)
+def test_op_paths(name, path):
+    assert op_path(name) == path
+
+
+def test_a_stack_begins_at_its_outermost_frame():
+    assert stack_path("inner (a.py:1)\nouter (b.py:2)") == ("outer (b.py:2)", "inner (a.py:1)")
+    assert stack_path("") == (None,)
+
+
+@pytest.mark.parametrize(
+    ("stack", "place"),
+    [
+        ("", ""),
+        (
+            "relu (/usr/lib/python3.11/site-packages/torch/nn.py:7)\nstep (/home/me/train.py:42)",
+            "train.py:42 step",
+        ),
+        ("relu (C:\\py\\site-packages\\torch\\nn.py:7)\nstep (C:\\me\\train.py:42)", "train.py:42 step"),
+        ("relu (/opt/site-packages/torch/nn.py:7)", "torch: nn.py:7 relu"),
+        ("tensorflow::Tensor::Tensor()\nmain", "tensorflow::Tensor::Tensor()"),
+    ],
+)
+def test_the_place_in_the_code(stack, place):
+    assert place_in_code(stack) == place
+
+
+# ------------------------------------------------------------------------------
+# Holders by lifetime: in steps of the program where marks tell them, else in events.
 
 
 def trained():
