@@ -64,10 +64,10 @@ cuda-call | CUDA | behind=400 weak
     > CudaMalloc_impl.hpp({number}): error: out of memory
     > CUresult error result=2 file=
     > pooled_storage_manager.h:{number}: Memory allocation failed
-    > vk{word} failed -2{alone}
-    > vma{word} failed with error -2{alone}
-    > HIP error: out of memory
-    > ROCm error: out of memory
+    > vk{word} failed -2{alone} <- "Vulkan"
+    > vma{word} failed with error -2{alone} <- "Vulkan"
+    > HIP error: out of memory <- "ROCm"
+    > ROCm error: out of memory <- "ROCm"
     > cuda runtime error (2) : out of memory
     > cuda runtime err(2): out of memory
     > CUDA failure 2: out of memory
@@ -90,8 +90,8 @@ cuda-call | CUDA | behind=400 weak
     > Cuda failure 'out of memory'
     > Cuda failure 2 'out of memory'
     > CUDA runtime error in {skip}{skip}: out of memory
-    > (-217:Gpu API call) out of memory
-    > [CUDA] out of memory
+    > (-217:Gpu API call) out of memory <- "OpenCV"
+    > [CUDA] out of memory <- "LightGBM"
     > cudaMalloc failed: out of memory
     > cudaMalloc retry failed: out of memory
     > CUBLAS_STATUS_ALLOC_FAILED
@@ -100,12 +100,12 @@ cuda-call | CUDA | behind=400 weak
     > CUSOLVER_STATUS_ALLOC_FAILED
     > CUDA_ERROR_OUT_OF_MEMORY
     > cudaErrorMemoryAllocation
-    > hipErrorOutOfMemory
-    > HIP_ERROR_OutOfMemory
-    > ErrorOutOfDeviceMemory
-    > VK_ERROR_OUT_OF_DEVICE_MEMORY
-    > VkResult: ERROR_OUT_OF_DEVICE_MEMORY
-    > UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY
+    > hipErrorOutOfMemory <- "ROCm"
+    > HIP_ERROR_OutOfMemory <- "ROCm"
+    > ErrorOutOfDeviceMemory <- "Vulkan"
+    > VK_ERROR_OUT_OF_DEVICE_MEMORY <- "Vulkan"
+    > VkResult: ERROR_OUT_OF_DEVICE_MEMORY <- "Vulkan"
+    > UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY <- "oneAPI"
     requested: bytes that NCCL asked for <- "Failed to CUDA calloc {number} bytes"
         "Failed to CUDA calloc async {number} bytes"
     requested: bytes of the request <- "cudaMalloc( bytes = {number} ) failed"
@@ -290,30 +290,30 @@ host-program | Program on the CPU | host
     = System memory was refused to a program or a library.
     in Rust (alloc::handle_alloc_error), opencv/modules/core/src/alloc.cpp, dynet/aligned-mem-pool.h, LightGBM,
         arrow/memory_pool.cc, R, MATLAB, OneFlow, Spark RAPIDS, ND4J, LAMMPS, NVIDIA's Fortran, TensorFlow Lite
-    > memory allocation of {number} bytes failed
-    > (-4:Insufficient memory) Failed to allocate {number} bytes
-    > Insufficient memory (Failed to allocate {number} bytes)
-    > CPU memory allocation failed n={number}
-    > out of memory allocating {number} bytes after a total of
-    > LightGBMError: Out of Host Memory
-    > ArrowMemoryError: malloc of size {number} failed
-    > ArrowMemoryError: realloc of size {number} failed
-    > cannot allocate vector of size {size}
-    > Out of memory. Type "help memory" for your options
-    > ({size}) array exceeds maximum array size preference ({size})
-    > CPU can't allocate memory. Tried to allocate {size}
-    > CPU OutOfMemory: could not split inputs and retry
-    > rapids.jni.CpuSplitAndRetryOOM
-    > rapids.jni.CpuRetryOOM
-    > Can't allocate [HOST] memory
+    > memory allocation of {number} bytes failed <- "Rust"
+    > (-4:Insufficient memory) Failed to allocate {number} bytes <- "OpenCV"
+    > Insufficient memory (Failed to allocate {number} bytes) <- "OpenCV"
+    > CPU memory allocation failed n={number} <- "DyNet"
+    > out of memory allocating {number} bytes after a total of <- "GCC"
+    > LightGBMError: Out of Host Memory <- "LightGBM"
+    > ArrowMemoryError: malloc of size {number} failed <- "Arrow"
+    > ArrowMemoryError: realloc of size {number} failed <- "Arrow"
+    > cannot allocate vector of size {size} <- "R"
+    > Out of memory. Type "help memory" for your options <- "MATLAB"
+    > ({size}) array exceeds maximum array size preference ({size}) <- "MATLAB"
+    > CPU can't allocate memory. Tried to allocate {size} <- "OneFlow"
+    > CPU OutOfMemory: could not split inputs and retry <- "Spark RAPIDS"
+    > rapids.jni.CpuSplitAndRetryOOM <- "Spark RAPIDS"
+    > rapids.jni.CpuRetryOOM <- "Spark RAPIDS"
+    > Can't allocate [HOST] memory <- "ND4J"
     > Failed to allocate {number} bytes for array
-    > Failed to reallocate {number} bytes for array
-    > ALLOCATE: {number} bytes requested; not enough memory
-    > program executable - Out of host memory
+    > Failed to reallocate {number} bytes for array <- "LAMMPS"
+    > ALLOCATE: {number} bytes requested; not enough memory <- "Fortran"
+    > program executable - Out of host memory <- "TensorFlow Lite"
     > failed: CL_OUT_OF_HOST_MEMORY
     > error: CL_OUT_OF_HOST_MEMORY
     > error CL_OUT_OF_HOST_MEMORY
-    > (CL_OUT_OF_HOST_MEMORY)
+    > (CL_OUT_OF_HOST_MEMORY) <- "OpenCL"
     requested: bytes of the request <- "allocation of {number} bytes" "Failed to allocate {number} bytes"
         "Failed to reallocate {number} bytes" "failed n={number}" "allocating {number} bytes after"
         "alloc of size {number} failed" "vector of size {size}" "({size}) array exceeds" "Tried to allocate {size}"
@@ -570,58 +570,6 @@ LEAST: Final = (
 )
 """Weak texts that count only where no other weak one stands, those that say least first."""
 
-CALLS: Final = {
-    "(-217": "OpenCV",
-    "[CUDA]": "LightGBM",
-    "(-4:": "OpenCV",
-    "Insufficient memory (": "OpenCV",
-    "memory allocation of": "Rust",
-    "CPU memory": "DyNet",
-    "out of memory allocating": "GCC",
-    "LightGBMError": "LightGBM",
-    "ArrowMemoryError": "Arrow",
-    "cannot allocate vector": "R",
-    **dict.fromkeys(("Out of memory. Type", "("), "MATLAB"),
-    "Out of memory on device": "MATLAB",
-    "An application has": "NVIDIA driver",
-    "Exceeded max size": "OpenVINO",
-    "Requested texture": "TensorFlow.js",
-    "Device::create_": "WebGPU",
-    "Cannot allocate": "tinygrad",
-    "bm_alloc_gmem": "Sophgo",
-    "CPU can't": "OneFlow",
-    "attempted to allocate": "TVM",
-    **dict.fromkeys(("Device store", "GPU OutOfMemory", "CPU OutOfMemory", "rapids.jni"), "Spark RAPIDS"),
-    **dict.fromkeys(("failed: out of", "Error: Out of"), "OpenCL"),
-    "Can't allocate [": "ND4J",
-    "Failed to reallocate": "LAMMPS",
-    "ALLOCATE:": "Fortran",
-    "program executable": "TensorFlow Lite",
-    "CL_OUT_OF": "OpenCL",
-    "PI_ERROR": "oneAPI",
-    "HIP": "ROCm",
-    "hip": "ROCm",
-    "ROCm": "ROCm",
-    "UR_RESULT": "oneAPI",
-    "ErrorOutOfDeviceMemory": "Vulkan",
-    **dict.fromkeys(("vk", "vma"), "Vulkan"),
-    "VK_ERROR": "Vulkan",
-    "VkResult": "Vulkan",
-    **dict.fromkeys(("Memory_Allocation_Failure", "EL0004"), "Ascend CANN"),
-    "zeMemAlloc": "oneAPI",
-    "WebGPU": "WebGPU",
-    "Out of memory in": "Blender",
-    "System is out of GPU": "Blender",
-    "returned (2)": "OptiX",
-    "cuda_malloc()": "Mitsuba 2",
-    "cuMemAlloc()": "hashcat",
-    **dict.fromkeys(("Not enough allocatable", "not provide enough"), "hashcat"),
-    "Not enough GPU memory to match": "COLMAP",
-    "Insufficient memory on accelerator": "LAMMPS",
-    **dict.fromkeys(("out of video memory", "Out of video memory"), "Unreal Engine"),
-}
-"""How the error of a call begins -> whose it is; the first that fits, all others are CUDA's."""
-
 ARRAY: Final = re.compile(
     r"array with (?:shape|form) \((?P<shape>[\d, ]{1,200})\) and data type (?P<type>\w{1,40})"
 )
@@ -808,39 +756,39 @@ program-call | GPU program | family=program weak
         print no number.
     in onnxruntime and others (WebGPU), Blender, OptiX, Mitsuba 2, hashcat, COLMAP, LAMMPS, Unreal Engine, MATLAB,
         OpenVINO, TensorFlow.js, tinygrad, Sophgo, Spark RAPIDS, ND4J
-    > WebGPU device error(2): Out of memory
-    > Memory_Allocation_Failure(EL0004)
-    > Out of memory in cu{word}(
-    > Out of memory in hip{word}(
-    > System is out of GPU memory
-    > System is out of GPU and shared host memory
-    > returned (2): Out of memory
-    > cuda_malloc(): out of memory
-    > cuMemAlloc(): out of memory
-    > Not enough allocatable device memory
-    > Not enough GPU memory to match {number} features
-    > Insufficient memory on accelerator
-    > out of video memory trying to allocate a rendering resource
-    > An application has requested more GPU memory than is available in the system
-    > Out of memory on device. To view more detail about available memory on the GPU
-    > Exceeded max size of memory object allocation
-    > EL0004: [PID: {number}]
-    > zeMemAlloc{word} {skip}{skip}0x70000003{alone}
-    > not provide enough allocatable device-memory
-    > Requested texture size [{word}] greater than WebGL maximum
-    > Device::create_buffer Not enough memory left
-    > Device::create_buffer note: label = {skip} Not enough memory left
-    > Device::create_texture Not enough memory left
-    > Cannot allocate {number} bytes: no memory is available
-    > bm_alloc_gmem failed, dev_id
-    > Device store exhausted, unable to allocate {number} bytes
-    > GPU OutOfMemory: could not split inputs and retry
-    > rapids.jni.SplitAndRetryOOM
-    > rapids.jni.RetryOOM
-    > rapids.jni.GpuSplitAndRetryOOM
-    > rapids.jni.GpuRetryOOM
+    > WebGPU device error(2): Out of memory <- "WebGPU"
+    > Memory_Allocation_Failure(EL0004) <- "Ascend CANN"
+    > Out of memory in cu{word}( <- "Blender"
+    > Out of memory in hip{word}( <- "Blender"
+    > System is out of GPU memory <- "Blender"
+    > System is out of GPU and shared host memory <- "Blender"
+    > returned (2): Out of memory <- "OptiX"
+    > cuda_malloc(): out of memory <- "Mitsuba 2"
+    > cuMemAlloc(): out of memory <- "hashcat"
+    > Not enough allocatable device memory <- "hashcat"
+    > Not enough GPU memory to match {number} features <- "COLMAP"
+    > Insufficient memory on accelerator <- "LAMMPS"
+    > out of video memory trying to allocate a rendering resource <- "Unreal Engine"
+    > An application has requested more GPU memory than is available in the system <- "NVIDIA driver"
+    > Out of memory on device. To view more detail about available memory on the GPU <- "MATLAB"
+    > Exceeded max size of memory object allocation <- "OpenVINO"
+    > EL0004: [PID: {number}] <- "Ascend CANN"
+    > zeMemAlloc{word} {skip}{skip}0x70000003{alone} <- "oneAPI"
+    > not provide enough allocatable device-memory <- "hashcat"
+    > Requested texture size [{word}] greater than WebGL maximum <- "TensorFlow.js"
+    > Device::create_buffer Not enough memory left <- "WebGPU"
+    > Device::create_buffer note: label = {skip} Not enough memory left <- "WebGPU"
+    > Device::create_texture Not enough memory left <- "WebGPU"
+    > Cannot allocate {number} bytes: no memory is available <- "tinygrad"
+    > bm_alloc_gmem failed, dev_id <- "Sophgo"
+    > Device store exhausted, unable to allocate {number} bytes <- "Spark RAPIDS"
+    > GPU OutOfMemory: could not split inputs and retry <- "Spark RAPIDS"
+    > rapids.jni.SplitAndRetryOOM <- "Spark RAPIDS"
+    > rapids.jni.RetryOOM <- "Spark RAPIDS"
+    > rapids.jni.GpuSplitAndRetryOOM <- "Spark RAPIDS"
+    > rapids.jni.GpuRetryOOM <- "Spark RAPIDS"
     > Failed to allocate {number} bytes from DEVICE [{number}] memory
-    > Can't allocate [DEVICE] {word} {word} memory
+    > Can't allocate [DEVICE] {word} {word} memory <- "ND4J"
     requested: bytes of the buffer <- "Buffer size ({number}) exceeds" "allocation: requested {number} bytes"
         "Cannot allocate {number} bytes" "unable to allocate {number} bytes"
         "Failed to allocate {number} bytes from DEVICE" "rtMalloc fail, {skip} size:{number},"
@@ -863,7 +811,7 @@ program-limit | WebGPU | family=program weak
     > Buffer size {number} is greater than the maximum buffer size ({number})
     > inding size ({number}) of {skip} is larger than the maximum {skip} size ({number})
     > Required limit ({number}) is greater than the supported limit ({number})
-    > attempted to allocate {number} at offset {number} in region that is {number}bytes
+    > attempted to allocate {number} at offset {number} in region that is {number}bytes <- "TVM"
     requested: bytes of the buffer <- "uffer size ({number}) exceeds" "uffer size {number} is greater"
         "inding size ({number})" "equired limit ({number})" "to allocate {number} at offset"
     limit: the most that is allowed <- "max buffer size limit ({number})" "maximum buffer size ({number})"
@@ -954,11 +902,11 @@ program-resources | oneAPI | family=program weak
     = The driver returned `out of resources`: most often memory of the device, else what a kernel needs, or a kernel
         that failed.
     in oneAPI, Unified Runtime; OpenCL, error -5
-    > UR_RESULT_ERROR_OUT_OF_RESOURCES
-    > PI_ERROR_OUT_OF_RESOURCES
-    > CL_OUT_OF_RESOURCES
-    > failed: out of resources
-    > Error: Out of resources
+    > UR_RESULT_ERROR_OUT_OF_RESOURCES <- "oneAPI"
+    > PI_ERROR_OUT_OF_RESOURCES <- "oneAPI"
+    > CL_OUT_OF_RESOURCES <- "OpenCL"
+    > failed: out of resources <- "OpenCL"
+    > Error: Out of resources <- "OpenCL"
 program-hsa | ROCm | family=program weak
     = A queue of the GPU ended because the runtime could not allocate what it needs: memory of the device or of the
         system, or a thread.

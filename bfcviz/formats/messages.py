@@ -110,6 +110,7 @@ class Message:
         framework: whose text it is, as a person writes it.
         means: what it says, in one or two sentences.
         begins: templates of its beginning.
+        whose: one of `begins` -> the program that prints it, where that is not `framework`.
         source: the file of the framework that prints it.
         role: what it says of the program.
         family: texts of one family can tell of the same failure; None: the first part of the name, for `program-...`
@@ -134,6 +135,7 @@ class Message:
     begins: tuple[str, ...]
     source: str
     role: Role = Role.FAILURE
+    whose: Mapping[str, str] = field(default_factory=dict)
     family: str | None = None
     numbers: tuple[Number, ...] = ()
     marks: Mapping[str, str] = field(default_factory=dict)
@@ -183,7 +185,7 @@ def messages_of(table: str) -> tuple[Message, ...]:
     name | framework | role=soft family=host behind=60 within=3 place=last weak alone host like=ANOTHER
         = what the text says; a line with a deeper indent continues the one before
         in the files that print it
-        > a template of its beginning
+        > a template of its beginning <- "the program that prints it, if that is another"
         requested[M]: what a number counts, with its unit <- "its templates" 'by version'
         mark storage <- "words of the text" "others"
         version 2.1 or later <- "words of the text"
@@ -229,6 +231,8 @@ def _take_line_of_entry(fields: dict[str, Any], line: str) -> None:
             fields["means" if kind == "=" else "source"] = words
         case ">":
             fields["begins"] = (*fields.get("begins", ()), words)
+            if texts:
+                fields.setdefault("whose", {})[words] = texts[0]
         case "mark" | "version":
             fields[f"{kind}s"] = fields.get(f"{kind}s", {}) | dict.fromkeys(texts, words)
         case "device" | "rank":

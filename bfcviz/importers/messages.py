@@ -629,7 +629,7 @@ def _message_statement(
         _message_numbers(entry, flat, glued),
         {mark for word, mark in entry.marks.items() if letters(word) in near},
         next((version for word, version in entry.versions.items() if letters(word) in near), ""),
-        framework=entry.framework,
+        framework=entry.whose.get(entry.begins[found.variant], entry.framework),
         rank=_named_number(entry.rank_patterns, flat, rank),
         device=_named_number(entry.device_patterns, flat),
         is_raised=_RAISED.search(before) is not None,
@@ -775,12 +775,6 @@ def _take_message_details(statement: _Statement, begins: str, flat: str) -> None
         statement.op = "" if named is None else named[1]
     elif name in xla.LARGEST_BUFFER:
         _take_largest_buffer(statement, xla.LARGEST_BUFFER[name].search(flat))
-    elif name in {"cuda-call", "program-call", "program-limit", "program-resources", "host-program"}:
-        words = begins[:_LONGEST_CALL]
-        statement.framework = next(
-            (message_tables.CALLS[word] for word in message_tables.CALLS if words.startswith(word)),
-            "CUDA" if name == "cuda-call" else statement.framework,
-        )
 
 
 def _take_torch_processes(statement: _Statement, begins: str, flat: str) -> None:
@@ -797,8 +791,6 @@ def _take_torch_processes(statement: _Statement, begins: str, flat: str) -> None
 
 _OPS: Final = {"tf-bfc": tensorflow.REQUESTED_BY, "host-killed": message_tables.KILLED}
 """Name of an entry -> the operation, or the program, that its first line names."""
-
-_LONGEST_CALL: Final = 60  # characters of the name of an error
 
 
 def _take_largest_buffer(statement: _Statement, entry: re.Match[str] | None) -> None:
