@@ -1120,12 +1120,12 @@ class _Joined:
     """A failure in the making."""
 
     first: _Statement
-    facts: dict[str, StatedSize]
-    is_soft: bool
-    told: dict[tuple[str, int], int]
-    marks: set[str]
-    processes: dict[int, int]
-    versions: list[str]
+    is_soft: bool = False
+    facts: dict[str, StatedSize] = field(default_factory=dict)
+    told: Counter[tuple[str, int]] = field(default_factory=Counter)
+    marks: set[str] = field(default_factory=set)
+    processes: dict[int, int] = field(default_factory=dict)
+    versions: list[str] = field(default_factory=list)
     rank: int | None = None
     op: str = ""
     shape: tuple[int, ...] = ()
@@ -1139,6 +1139,12 @@ class _Joined:
     smallest: int = 0
     """Bytes that its last text asks for."""
 
+    def __post_init__(self) -> None:
+        self._take(self.first)
+        self.processes = dict(self.first.processes)
+        self.told[self.first.entry.name, self.first.variant] = 1
+        self.last, self.smallest = self.first.line, self.first.facts.get("requested", StatedSize(0, 0)).value
+
     def agrees(self, statement: _Statement) -> bool:
         """Whether both can tell of the same failure: no number contradicts, nor the shape."""
         if self.shape and statement.shape and self.shape != statement.shape:
@@ -1150,9 +1156,11 @@ class _Joined:
         ) and all(self.processes.get(pid, used) == used for pid, used in statement.processes.items())
 
     def fill(self, statement: _Statement) -> None:
-        """Take what is missing, and what is stated more exactly."""
-        if "several_devices" in statement.marks:
-            return
+        """Take what is missing, and what is stated more exactly; nothing of a table of several devices."""
+        if "several_devices" not in statement.marks:
+            self._take(statement)
+
+    def _take(self, statement: _Statement) -> None:
         for name, size in statement.facts.items():
             if name not in self.facts or (size.slack < self.facts[name].slack and self.agrees(statement)):
                 self.facts[name] = size
@@ -1211,7 +1219,7 @@ def _failure_of_weak_texts(weak: list[_Statement], soft: list[_Joined]) -> list[
     left = [each for each in left if each.entry.role is not Role.SOFT] or left
     for names in message_tables.LEAST:
         left = [each for each in left if each.entry.name not in names] or left
-    found = [_begun_failure(each, is_soft=each.entry.role is Role.SOFT) for each in left[:1]]
+    found = [_Joined(each, is_soft=each.entry.role is Role.SOFT) for each in left[:1]]
     for each in left[1:]:
         # A refusal of the GPU stays one, whatever the program then says of system memory.
         if ("host" in each.marks) == ("host" in left[0].marks):
@@ -1240,7 +1248,7 @@ def _take_statement(each: _Statement, found: list[_Joined], waiting: list[_State
         if same is not None and same.is_soft == is_soft and (same.agrees(each) or _backs_off(same, each)):
             _add_repeated_message(same, each)
             return
-        found.append(_begun_failure(each, is_soft=is_soft))
+        found.append(_Joined(each, is_soft=is_soft))
         if not is_soft:
             mine = [other for other in waiting if _of_family(found[-1], other)]
             for other in reversed(mine):
@@ -1272,7 +1280,7 @@ def _take_retry(each: _Statement, found: list[_Joined], same: _Joined | None) ->
         before.passed = each.line
         before.marks |= each.marks
     elif (same is None or within) and each.entry.name in _REFUSALS:
-        found.append(_begun_failure(each, is_soft=True))
+        found.append(_Joined(each, is_soft=True))
         found[-1].passed = each.line if within else 0
 
 
@@ -1284,24 +1292,6 @@ def _of_family(join: _Joined, each: _Statement) -> bool:
     return not family or join.first.entry.family == family
 
 
-def _begun_failure(each: _Statement, *, is_soft: bool = False) -> _Joined:
-    told = {(each.entry.name, each.variant): 1}
-    join = _Joined(
-        each,
-        dict(each.facts),
-        is_soft,
-        told,
-        set(each.marks),
-        dict(each.processes),
-        [each.version],
-        each.rank,
-    )
-    join.last, join.smallest = each.line, each.facts.get("requested", StatedSize(0, 0)).value
-    join.op, join.shape, join.dtype, join.largest = each.op, each.shape, each.dtype, each.largest
-    join.devices = [] if each.device is None else [each.device]
-    return join
-
-
 def _add_repeated_message(join: _Joined, each: _Statement) -> None:
     """Another message of the same failure."""
     join.fill(each)
@@ -1311,8 +1301,7 @@ def _add_repeated_message(join: _Joined, each: _Statement) -> None:
     if join.first.is_raised and join.first.entry is each.entry:
         join.first = each
         return
-    key = (each.entry.name, each.variant)
-    join.told[key] = join.told.get(key, 0) + 1
+    join.told[each.entry.name, each.variant] += 1
 
 
 def _failure_of_lost_ranks(
@@ -1346,20 +1335,20 @@ def _failures_of_lone_numbers(rest: list[_Statement]) -> list[_Joined]:
     others = [each for each in rest if each.entry.name not in {"tf-refused", "tf-stats", "tf-pool"}]
     found: list[_Joined] = []
     if counters:  # the pool prints them only when a request fails
-        found.append(_begun_failure(counters[0]))
+        found.append(_Joined(counters[0]))
         for each in [*counters[1:], *reversed(refused)]:
             found[0].fill(each)
     elif refused:
         sizes = [each.facts["extension_refused"].value for each in refused if each.facts]
         backs_off = len(sizes) > 1 and any(b < a * _BACK_OFF for a, b in pairwise(sizes))
-        found.append(_begun_failure(refused[-1], is_soft=backs_off))
+        found.append(_Joined(refused[-1], is_soft=backs_off))
         found[0].facts.setdefault("requested", refused[-1].facts.get("extension_refused", StatedSize(0, 0)))
         found[0].told["refused", 0] = len(refused)
     for each in others:
         if found:
             found[-1].fill(each)
         elif each.entry.name != "tf-limit" and (each.facts or "table" in each.marks):
-            found.append(_begun_failure(each, is_soft=True))
+            found.append(_Joined(each, is_soft=True))
     return found
 
 
@@ -1374,7 +1363,7 @@ def _failure_of_general_words(statements: list[_Statement]) -> _Joined | None:
     if not told:
         return None
     best = max(ended or told, key=lambda each: ("requested" in each.facts, len(each.marks), len(each.facts)))
-    return _begun_failure(best, is_soft=not ended)
+    return _Joined(best, is_soft=not ended)
 
 
 def _stated_failure(join: _Joined, hints: set[str]) -> StatedFailure:
