@@ -80,17 +80,13 @@ CASES = [
      "Triton", {"requested": 180224, "limit": 101376}),
     ("a library", "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", "PyTorch CUDA", {}),
     ("a worker", "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.", "PyTorch CPU", {}),
-    (
-        "torch 2.1",  # with its typo
-        (
-            "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total "
-            "capacty of 4.00 GiB of which 2.00 MiB is free. Of the allocated memory 3.50 GiB is allocated by "
-            "PyTorch, and 1.00 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is "
-            "large try setting max_split_size_mb"
-        ),
-        "PyTorch CUDA",
-        {"requested": 20 * MIB, "device_total": 4 * GIB, "device_free": 2 * MIB, "reserved_unallocated": MIB},
-    ),
+    ("torch 2.1",  # with its typo
+     ("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total "
+      "capacty of 4.00 GiB of which 2.00 MiB is free. Of the allocated memory 3.50 GiB is allocated by "
+      "PyTorch, and 1.00 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is "
+      "large try setting max_split_size_mb"),
+     "PyTorch CUDA",
+     {"requested": 20 * MIB, "device_total": 4 * GIB, "device_free": 2 * MIB, "reserved_unallocated": MIB}),
     (
         "torch 1.4 to 2.0",
         (
@@ -113,52 +109,27 @@ CASES = [
      "PyTorch CUDA", {"requested": 128 << 10, "cached": 5 * MIB}),
     ("torch on ROCm", CUDA_2.replace("CUDA out", "HIP out").replace("PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"),
      "PyTorch ROCm", CUDA_2_FACTS),
-    (
-        "torch on XPU",  # c10/xpu/XPUCachingAllocator.cpp, before the free memory came into it
-        (
-            "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity "
-            "of 8.00 GiB. Of the allocated memory 5.00 GiB is allocated by PyTorch, and 0 bytes is reserved by "
-            "PyTorch but unallocated. Please use `empty_cache` to release all unoccupied cached memory."
-        ),
-        "PyTorch XPU",
-        {"requested": 3 * GIB, "device_total": 8 * GIB, "allocated": 5 * GIB, "reserved_unallocated": 0},
-    ),
-    (
-        "torch with cudaMallocAsync",  # c10/cuda/CUDAMallocAsyncAllocator.cpp
-        (
-            "torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of "
-            "memory)\nCurrently allocated     : 6.00 GiB\nRequested               : 2.00 GiB\nDevice limit       "
-            "     : 8.00 GiB\nFree (according to CUDA): 1.00 GiB\nPyTorch limit (set by user-supplied memory "
-            "fraction)\n                        : 17179869184.00 GiB"
-        ),
-        "PyTorch cudaMallocAsync",
-        {
-            "allocated": 6 * GIB,
-            "requested": 2 * GIB,
-            "device_total": 8 * GIB,
-            "device_free": GIB,
-            "limit": None,
-        },
-    ),
-    (
-        "torch on a Mac",  # aten/src/ATen/mps/MPSAllocator.mm; GB until 2.6
-        (
-            "RuntimeError: MPS backend out of memory (MPS allocated: 17.00 GB, other allocations: 512.00 MB, max "
-            "allowed: 18.00 GB). Tried to allocate 1.00 GB on private pool. Use "
-            "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit"
-        ),
-        "PyTorch MPS",
-        {"allocated": 17 * GIB, "other_allocations": 512 * MIB, "limit": 18 * GIB, "requested": GIB},
-    ),
-    (
-        "torch on a processor",  # c10/core/impl/alloc_cpu.cpp
-        (
-            "RuntimeError: [enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate "
-            "memory: you tried to allocate 4294967296 bytes. Error code 12 (Cannot allocate memory)"
-        ),
-        "PyTorch CPU",
-        {"requested": 4 * GIB},
-    ),
+    ("torch on XPU",  # c10/xpu/XPUCachingAllocator.cpp, before the free memory came into it
+     ("torch.OutOfMemoryError: XPU out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity "
+      "of 8.00 GiB. Of the allocated memory 5.00 GiB is allocated by PyTorch, and 0 bytes is reserved by "
+      "PyTorch but unallocated. Please use `empty_cache` to release all unoccupied cached memory."),
+     "PyTorch XPU", {"requested": 3 * GIB, "device_total": 8 * GIB, "allocated": 5 * GIB, "reserved_unallocated": 0}),
+    ("torch with cudaMallocAsync",  # c10/cuda/CUDAMallocAsyncAllocator.cpp
+     ("torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of "
+      "memory)\nCurrently allocated     : 6.00 GiB\nRequested               : 2.00 GiB\nDevice limit       "
+      "     : 8.00 GiB\nFree (according to CUDA): 1.00 GiB\nPyTorch limit (set by user-supplied memory "
+      "fraction)\n                        : 17179869184.00 GiB"),
+     "PyTorch cudaMallocAsync",
+     {"allocated": 6 * GIB, "requested": 2 * GIB, "device_total": 8 * GIB, "device_free": GIB, "limit": None}),
+    ("torch on a Mac",  # aten/src/ATen/mps/MPSAllocator.mm; GB until 2.6
+     ("RuntimeError: MPS backend out of memory (MPS allocated: 17.00 GB, other allocations: 512.00 MB, max "
+      "allowed: 18.00 GB). Tried to allocate 1.00 GB on private pool. Use "
+      "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit"),
+     "PyTorch MPS", {"allocated": 17 * GIB, "other_allocations": 512 * MIB, "limit": 18 * GIB, "requested": GIB}),
+    ("torch on a processor",  # c10/core/impl/alloc_cpu.cpp
+     ("RuntimeError: [enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate "
+      "memory: you tried to allocate 4294967296 bytes. Error code 12 (Cannot allocate memory)"),
+     "PyTorch CPU", {"requested": 4 * GIB}),
     ("memory_stats()",
      ("OrderedDict([('active.all.current', 5), ('allocated_bytes.all.current', 1024), "
       "('allocated_bytes.all.peak', 4096), ('num_alloc_retries', 3), ('num_ooms', 2), "
@@ -209,17 +180,12 @@ CASES = [
     ("JAX, newer words",
      "jaxlib: RESOURCE_EXHAUSTED: Failed to allocate request for 3.00GiB (3221225472B) on device ordinal 0", "JAX",
      {"requested": 3 * GIB}),
-    (
-        "XLA's scheduler",  # xla/service/gpu/gpu_hlo_schedule.cc
-        (
-            "E external/xla/xla/service/gpu/gpu_hlo_schedule.cc:654] The byte size of input/output arguments "
-            "(5000000) exceeds the base limit (4000000). This indicates an error in the calculation!\nW "
-            "external/xla/xla/tsl/framework/bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out of memory trying "
-            "to allocate 4.77MiB (rounded to 5000192)requested by op \n"
-        ),
-        "JAX",
-        {"program_io": 5_000_000, "limit": 4_000_000, "rounded": 5_000_192, "requested": 5_000_192},
-    ),
+    ("XLA's scheduler",  # xla/service/gpu/gpu_hlo_schedule.cc
+     ("E external/xla/xla/service/gpu/gpu_hlo_schedule.cc:654] The byte size of input/output arguments "
+      "(5000000) exceeds the base limit (4000000). This indicates an error in the calculation!\nW "
+      "external/xla/xla/tsl/framework/bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out of memory trying "
+      "to allocate 4.77MiB (rounded to 5000192)requested by op \n"),
+     "JAX", {"program_io": 5_000_000, "limit": 4_000_000, "rounded": 5_000_192, "requested": 5_000_192}),
     (
         "TPU at compile time",
         (
@@ -240,101 +206,55 @@ CASES = [
      ("RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 4.00G. That was not "
       "possible. There are 2.00G free.; (0x0x0_HBM0)"),
      "XLA TPU", {"requested": 4 * GIB, "device_free": 2 * GIB}),
-    (
-        "TensorFlow with counters",  # tsl/framework/bfc_allocator.cc, AllocatorStats::DebugString
-        (
-            "2018-06-08 17:26:00.908082: I tensorflow/core/common_runtime/bfc_allocator.cc:680] Stats: \nLimit:  "
-            "               10000\nInUse:                    7000\nMaxInUse:                 8000\nNumAllocs:    "
-            "              82\nMaxAllocSize:             4000\n\n2018-06-08 17:26:00.908130: W "
-            "tensorflow/core/framework/op_kernel.cc:1202] OP_REQUIRES failed at x.cc:1 : Resource exhausted: OOM "
-            "when allocating tensor with shape[16,100] and type float on "
-            "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc"
-        ),
-        "TensorFlow",
-        {
-            "limit": 10000,
-            "in_use": 7000,
-            "peak": 8000,
-            "num_allocs": 82,
-            "largest_alloc": 4000,
-            "requested": 6400,
-        },
-    ),
+    ("TensorFlow with counters",  # tsl/framework/bfc_allocator.cc, AllocatorStats::DebugString
+     ("2018-06-08 17:26:00.908082: I tensorflow/core/common_runtime/bfc_allocator.cc:680] Stats: \nLimit:  "
+      "               10000\nInUse:                    7000\nMaxInUse:                 8000\nNumAllocs:    "
+      "              82\nMaxAllocSize:             4000\n\n2018-06-08 17:26:00.908130: W "
+      "tensorflow/core/framework/op_kernel.cc:1202] OP_REQUIRES failed at x.cc:1 : Resource exhausted: OOM "
+      "when allocating tensor with shape[16,100] and type float on "
+      "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc"),
+     "TensorFlow",
+     {"limit": 10000, "in_use": 7000, "peak": 8000, "num_allocs": 82, "largest_alloc": 4000, "requested": 6400}),
     ("TensorFlow's host memory",
      ("failed to alloc 2147483648 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory\ncould not "
       "allocate pinned host memory of size: 2147483648"),
      "TensorFlow", {"requested": 2 * GIB}),
-    (
-        "CuPy with a limit",  # cupy/cuda/memory.pyx, OutOfMemoryError
-        (
-            "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 1,024 bytes (allocated so far: 4,096 "
-            "bytes, limit set to: 5,000 bytes)."
-        ),
-        "CuPy",
-        {"requested": 1024, "allocated": 4096, "limit": 5000},
-    ),
+    ("CuPy with a limit",  # cupy/cuda/memory.pyx, OutOfMemoryError
+     ("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 1,024 bytes (allocated so far: 4,096 "
+      "bytes, limit set to: 5,000 bytes)."),
+     "CuPy", {"requested": 1024, "allocated": 4096, "limit": 5000}),
     ("CuPy before 6", "cupy.cuda.memory.OutOfMemoryError: out of memory to allocate 1024 bytes (total 5120 bytes)",
      "CuPy", {"requested": 1024, "total_with_request": 5120, "allocated": 4096}),
-    (
-        "RMM",  # cpp/src/mr/detail/pool_memory_resource_impl.cpp
-        (
-            "MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/x/pool_memory_resource.hpp:257: Maximum "
-            "pool size exceeded (failed to allocate 2.000 GiB): Not enough room to grow, current/max/try size = "
-            "9.000 GiB, 10.000 GiB, 2.000 GiB"
-        ),
-        "RMM",
-        {"requested": 2 * GIB, "reserved": 9 * GIB, "limit": 10 * GIB},
-    ),
-    (
-        "RMM's driver",  # cpp/include/rmm/detail/error.hpp, RMM_CUDA_TRY_ALLOC
-        (
-            "MemoryError: std::bad_alloc: out_of_memory: CUDA error (failed to allocate 4096 bytes) at: "
-            "/x/cuda_memory_resource.hpp:62: cudaErrorMemoryAllocation out of memory"
-        ),
-        "RMM",
-        {"requested": 4096},
-    ),
-    (
-        "ONNX Runtime",  # onnxruntime/core/framework/bfc_arena.cc
-        (
-            "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running Conv node. "
-            "Name:'a' Status Message: /onnxruntime_src/onnxruntime/core/framework/bfc_arena.cc:376 void* "
-            "onnxruntime::BFCArena::AllocateRawInternal(size_t, bool) Available memory of 1024 is smaller than "
-            "requested bytes of 4096"
-        ),
-        "ONNX Runtime",
-        {"requested": 4096, "available": 1024},
-    ),
-    (
-        "llama.cpp",  # ggml-cuda.cu, ggml-alloc.c
-        (
-            "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 1024.00 MiB on device 0: cudaMalloc failed: "
-            "out of memory\nalloc_tensor_range: failed to allocate CUDA0 buffer of size "
-            "1073741824\nllama_model_load: error loading model: unable to allocate CUDA0 buffer\n"
-        ),
-        "llama.cpp",
-        {"requested": GIB, "requested_printed": GIB},
-    ),
-    (
-        "vLLM at its start",  # vllm/v1/worker/gpu_worker.py
-        (
-            "ValueError: Free memory on device cuda:0 (2.5/16.0 GiB) on startup is less than desired GPU memory "
-            "utilization (0.9, 14.4 GiB). Decrease GPU memory utilization or reduce GPU memory used by other "
-            "processes."
-        ),
-        "vLLM",
-        {"device_free": 5 * GIB // 2, "device_total": 16 * GIB},
-    ),
-    (
-        "vLLM's KV cache",  # vllm/v1/core/kv_cache_utils.py
-        (
-            "ValueError: To serve at least one request with the models's max seq len (4096), (4.0 GiB KV cache "
-            "is needed, which is larger than the available KV cache memory (1.0 GiB). Based on the available "
-            "memory, the estimated maximum model length is 1024."
-        ),
-        "vLLM",
-        {"requested": 4 * GIB, "kv_available": GIB, "max_tokens": 4096, "kv_tokens": 1024},
-    ),
+    ("RMM",  # cpp/src/mr/detail/pool_memory_resource_impl.cpp
+     ("MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/x/pool_memory_resource.hpp:257: Maximum "
+      "pool size exceeded (failed to allocate 2.000 GiB): Not enough room to grow, current/max/try size = "
+      "9.000 GiB, 10.000 GiB, 2.000 GiB"),
+     "RMM", {"requested": 2 * GIB, "reserved": 9 * GIB, "limit": 10 * GIB}),
+    ("RMM's driver",  # cpp/include/rmm/detail/error.hpp, RMM_CUDA_TRY_ALLOC
+     ("MemoryError: std::bad_alloc: out_of_memory: CUDA error (failed to allocate 4096 bytes) at: "
+      "/x/cuda_memory_resource.hpp:62: cudaErrorMemoryAllocation out of memory"),
+     "RMM", {"requested": 4096}),
+    ("ONNX Runtime",  # onnxruntime/core/framework/bfc_arena.cc
+     ("[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running Conv node. "
+      "Name:'a' Status Message: /onnxruntime_src/onnxruntime/core/framework/bfc_arena.cc:376 void* "
+      "onnxruntime::BFCArena::AllocateRawInternal(size_t, bool) Available memory of 1024 is smaller than "
+      "requested bytes of 4096"),
+     "ONNX Runtime", {"requested": 4096, "available": 1024}),
+    ("llama.cpp",  # ggml-cuda.cu, ggml-alloc.c
+     ("ggml_backend_cuda_buffer_type_alloc_buffer: allocating 1024.00 MiB on device 0: cudaMalloc failed: "
+      "out of memory\nalloc_tensor_range: failed to allocate CUDA0 buffer of size "
+      "1073741824\nllama_model_load: error loading model: unable to allocate CUDA0 buffer\n"),
+     "llama.cpp", {"requested": GIB, "requested_printed": GIB}),
+    ("vLLM at its start",  # vllm/v1/worker/gpu_worker.py
+     ("ValueError: Free memory on device cuda:0 (2.5/16.0 GiB) on startup is less than desired GPU memory "
+      "utilization (0.9, 14.4 GiB). Decrease GPU memory utilization or reduce GPU memory used by other "
+      "processes."),
+     "vLLM", {"device_free": 5 * GIB // 2, "device_total": 16 * GIB}),
+    ("vLLM's KV cache",  # vllm/v1/core/kv_cache_utils.py
+     ("ValueError: To serve at least one request with the models's max seq len (4096), (4.0 GiB KV cache "
+      "is needed, which is larger than the available KV cache memory (1.0 GiB). Based on the available "
+      "memory, the estimated maximum model length is 1024."),
+     "vLLM", {"requested": 4 * GIB, "kv_available": GIB, "max_tokens": 4096, "kv_tokens": 1024}),
     ("Ollama", "Error: model requires more system memory (12.0 GiB) than is available (8.0 GiB)", "Ollama",
      {"requested": 12 * GIB, "available": 8 * GIB}),
     ("a call of CUDA", "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be", "PyTorch CUDA", {}),
