@@ -87,22 +87,12 @@ CASES = [
       "large try setting max_split_size_mb"),
      "PyTorch CUDA",
      {"requested": 20 * MIB, "device_total": 4 * GIB, "device_free": 2 * MIB, "reserved_unallocated": MIB}),
-    (
-        "torch 1.4 to 2.0",
-        (
-            "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 4.00 GiB total capacity; 3.00 "
-            "GiB already allocated; 2.00 MiB free; 3.50 GiB allowed; 3.25 GiB reserved in total by PyTorch)"
-        ),
-        "PyTorch CUDA",
-        {
-            "requested": 20 * MIB,
-            "device_total": 4 * GIB,
-            "allocated": 3 * GIB,
-            "device_free": 2 * MIB,
-            "limit": 3 * GIB + GIB // 2,
-            "reserved": 3 * GIB + GIB // 4,
-        },
-    ),
+    ("torch 1.4 to 2.0",
+     ("RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 4.00 GiB total capacity; 3.00 "
+      "GiB already allocated; 2.00 MiB free; 3.50 GiB allowed; 3.25 GiB reserved in total by PyTorch)"),
+     "PyTorch CUDA",
+     {"requested": 20 * MIB, "device_total": 4 * GIB, "allocated": 3 * GIB, "device_free": 2 * MIB,
+      "limit": 3 * GIB + GIB // 2, "reserved": 3 * GIB + GIB // 4}),
     ("torch 1.0",
      ("RuntimeError: CUDA out of memory. Tried to allocate 128.00 KiB (GPU 0; 4.00 GiB total capacity; "
       "3.00 GiB already allocated; 64.00 KiB free; 5.00 MiB cached)"),
@@ -136,47 +126,25 @@ CASES = [
       "('reserved_bytes.all.current', 2048), ('reserved_bytes.all.peak', 8192)])"),
      "PyTorch CUDA",
      {"allocated": 1024, "peak": 4096, "num_ooms": 2, "num_retries": 3, "reserved": 2048, "peak_reserved": 8192}),
-    (
-        "memory_summary()",
-        (
-            "|                  PyTorch CUDA memory summary, device ID 0                 |\n|            CUDA "
-            "OOMs: 2            |        cudaMalloc retries: 3         |\n| Allocated memory      |    100 MiB | "
-            "   400 MiB |   9000 MiB |   8900 MiB |\n|       from large pool |     90 MiB |    390 MiB |   8000 "
-            "MiB |   7910 MiB |\n| GPU reserved memory   |    500 MiB |    900 MiB |   1000 MiB |    500 MiB "
-            "|\n| Non-releasable memory |     50 MiB |     60 MiB |   1000 MiB |    950 MiB |\n"
-        ),
-        "PyTorch CUDA",
-        {
-            "num_ooms": 2,
-            "allocated": 100 * MIB,
-            "peak": 400 * MIB,
-            "reserved": 500 * MIB,
-            "peak_reserved": 900 * MIB,
-            "non_releasable": 50 * MIB,
-        },
-    ),
-    (
-        "JAX with its program",  # xla/service/buffer_assignment.cc
-        (
-            "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate "
-            "2147483000 bytes.\nBufferAssignment OOM Debugging.\nBufferAssignment stats:\n             parameter "
-            "allocation:    1.00GiB\n              constant allocation:        48B\n        maybe_live_out "
-            "allocation:  512.00MiB\n     preallocated temp allocation:    2.00GiB\n  preallocated temp "
-            "fragmentation:       64B (0.00%)\n                 total allocation:    3.50GiB\n              "
-            "total fragmentation:  128.00MiB (3.57%)\nPeak buffers:\n\tBuffer 1:\n\t\tSize: 1.50GiB\n"
-        ),
-        "JAX",
-        {
-            "requested": 2147483000,
-            "parameters": GIB,
-            "constants": 48,
-            "live_out": 512 * MIB,
-            "temp": 2 * GIB,
-            "program_total": 3 * GIB + GIB // 2,
-            "fragmentation": 128 * MIB,
-            "largest_buffer": GIB + GIB // 2,
-        },
-    ),
+    ("memory_summary()",
+     ("|                  PyTorch CUDA memory summary, device ID 0                 |\n|            CUDA "
+      "OOMs: 2            |        cudaMalloc retries: 3         |\n| Allocated memory      |    100 MiB | "
+      "   400 MiB |   9000 MiB |   8900 MiB |\n|       from large pool |     90 MiB |    390 MiB |   8000 "
+      "MiB |   7910 MiB |\n| GPU reserved memory   |    500 MiB |    900 MiB |   1000 MiB |    500 MiB "
+      "|\n| Non-releasable memory |     50 MiB |     60 MiB |   1000 MiB |    950 MiB |\n"),
+     "PyTorch CUDA",
+     {"num_ooms": 2, "allocated": 100 * MIB, "peak": 400 * MIB, "reserved": 500 * MIB, "peak_reserved": 900 * MIB,
+      "non_releasable": 50 * MIB}),
+    ("JAX with its program",  # xla/service/buffer_assignment.cc
+     ("jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate "
+      "2147483000 bytes.\nBufferAssignment OOM Debugging.\nBufferAssignment stats:\n             parameter "
+      "allocation:    1.00GiB\n              constant allocation:        48B\n        maybe_live_out "
+      "allocation:  512.00MiB\n     preallocated temp allocation:    2.00GiB\n  preallocated temp "
+      "fragmentation:       64B (0.00%)\n                 total allocation:    3.50GiB\n              "
+      "total fragmentation:  128.00MiB (3.57%)\nPeak buffers:\n\tBuffer 1:\n\t\tSize: 1.50GiB\n"),
+     "JAX",
+     {"requested": 2147483000, "parameters": GIB, "constants": 48, "live_out": 512 * MIB, "temp": 2 * GIB,
+      "program_total": 3 * GIB + GIB // 2, "fragmentation": 128 * MIB, "largest_buffer": GIB + GIB // 2}),
     ("JAX, newer words",
      "jaxlib: RESOURCE_EXHAUSTED: Failed to allocate request for 3.00GiB (3221225472B) on device ordinal 0", "JAX",
      {"requested": 3 * GIB}),
@@ -186,22 +154,13 @@ CASES = [
       "external/xla/xla/tsl/framework/bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out of memory trying "
       "to allocate 4.77MiB (rounded to 5000192)requested by op \n"),
      "JAX", {"program_io": 5_000_000, "limit": 4_000_000, "rounded": 5_000_192, "requested": 5_000_192}),
-    (
-        "TPU at compile time",
-        (
-            "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used "
-            "20.00G of 15.50G hbm. Exceeded hbm capacity by 4.50G.\n\nTotal hbm usage >= 20.50G:\n    reserved   "
-            "     512.00M \n    program          20.00G \n    arguments            0B \n"
-        ),
-        "XLA TPU",
-        {
-            "program": 20 * GIB,
-            "limit": 31 * GIB // 2,
-            "exceeded": 9 * GIB // 2,
-            "system_reserved": 512 * MIB,
-            "arguments": 0,
-        },
-    ),
+    ("TPU at compile time",
+     ("RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used "
+      "20.00G of 15.50G hbm. Exceeded hbm capacity by 4.50G.\n\nTotal hbm usage >= 20.50G:\n    reserved   "
+      "     512.00M \n    program          20.00G \n    arguments            0B \n"),
+     "XLA TPU",
+     {"program": 20 * GIB, "limit": 31 * GIB // 2, "exceeded": 9 * GIB // 2, "system_reserved": 512 * MIB,
+      "arguments": 0}),
     ("TPU at run time",
      ("RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 4.00G. That was not "
       "possible. There are 2.00G free.; (0x0x0_HBM0)"),
@@ -266,22 +225,12 @@ CASES = [
      ("Error allocating 8388608 bytes of device memory (out of memory). Driver report 4194304 bytes free and "
       "4294967296 bytes total"),
      "Theano", {"requested": 8 * MIB, "device_free": 4 * MIB, "device_total": 4 * GIB}),
-    (
-        "CUDA.jl",
-        (
-            "ERROR: Out of GPU memory trying to allocate 6.000 GiB\nEffective GPU memory usage: 75.00% "
-            "(6.000 GiB/8.000 GiB)\nMemory pool usage: 4.000 GiB (5.000 GiB reserved)\n"
-        ),
-        "CUDA.jl",
-        {
-            "requested": 6 * GIB,
-            "device_used": 6 * GIB,
-            "device_total": 8 * GIB,
-            "device_free": 2 * GIB,
-            "allocated": 4 * GIB,
-            "reserved": 5 * GIB,
-        },
-    ),
+    ("CUDA.jl",
+     ("ERROR: Out of GPU memory trying to allocate 6.000 GiB\nEffective GPU memory usage: 75.00% "
+      "(6.000 GiB/8.000 GiB)\nMemory pool usage: 4.000 GiB (5.000 GiB reserved)\n"),
+     "CUDA.jl",
+     {"requested": 6 * GIB, "device_used": 6 * GIB, "device_total": 8 * GIB, "device_free": 2 * GIB,
+      "allocated": 4 * GIB, "reserved": 5 * GIB}),
     ("XGBoost",
      ("device_helpers.cuh:431: Memory allocation error on worker 1: std::bad_alloc: cudaErrorMemoryAllocation: "
       "out of memory\n- Free memory: 4194304\n- Requested memory: 67108864\n"),

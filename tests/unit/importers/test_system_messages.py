@@ -52,8 +52,8 @@ TEXTS = [
     ("The kernel for a.ipynb appears to have died.", "Jupyter", MAYBE_HOST, {}, "without a word", SYSTEM),
     # A limit of system memory.
     (("systemd[1]: a.service: A process of this unit has been killed by the OOM killer.\n"
-       "systemd[1]: a.service: Main process exited, code=killed, status=9/KILL\n"
-       "systemd[1]: a.service: Failed with result 'oom-kill'."),
+      "systemd[1]: a.service: Main process exited, code=killed, status=9/KILL\n"
+      "systemd[1]: a.service: Failed with result 'oom-kill'."),
      "systemd", HOST, {}, "a process of a unit", SYSTEM),
     ("370626      train OUT_OF_ME+    0:125       64G", "Slurm", HOST, {}, "its limit", SYSTEM),
     ("=>> PBS: job killed: mem 68157440kb exceeded limit 67108864kb",
@@ -73,12 +73,12 @@ TEXTS = [
     ("trainer-0   0/1     OOMKilled   3 (10m ago)   5m", "Kubernetes", HOST, {}, "A container", SYSTEM),
     ("The node was low on resource: memory. Threshold: 100Mi", "Kubernetes", HOST, {}, "its node", SYSTEM),
     (("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\nMemory on the node "
-       "(IP: 10.0.0.1, ID: 8c5a) where the task (task ID: 41617bc7, name=load, pid=548, memory used=12.00GB) was "
-       "running was 20.00GB / 32.00GB (0.625), which exceeds the memory usage threshold of 0.6."),
+      "(IP: 10.0.0.1, ID: 8c5a) where the task (task ID: 41617bc7, name=load, pid=548, memory used=12.00GB) was "
+      "running was 20.00GB / 32.00GB (0.625), which exceeds the memory usage threshold of 0.6."),
      "Ray", HOST, {"process_in_use": 12 * GIB, "memory_used": 20 * GIB, "memory_total": 32 * GIB},
      "20.00 GiB of 32.00 GiB", SYSTEM),
     (("(raylet) node_manager.cc:3064: 12 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers "
-       "crashed due to other reasons at node (ID: b8aad7ac)"),
+      "crashed due to other reasons at node (ID: b8aad7ac)"),
      "Ray", HOST, {"killed_workers": 12}, "Ray ended workers", SYSTEM),
     ("Container killed by YARN for exceeding memory limits. 17.5 GB of 16 GB physical memory used.",
      "YARN", HOST, {"memory_used": 35 * GIB // 2, "memory_total": 16 * GIB}, "17.50 GiB of 16.00 GiB", SYSTEM),
@@ -86,7 +86,7 @@ TEXTS = [
     ("KilledWorker: Attempted to run task ('f', 3) on 3 different workers, but all those workers died while",
      "Dask", MAYBE_HOST, {}, "most often", SYSTEM),
     (("systemd-oomd[8]: Killed /user.slice due to memory used (15884398592) / total (16509730816) and swap used "
-       "(3925868544) / total (4294963200) being more than 90.00%"),
+      "(3925868544) / total (4294963200) being more than 90.00%"),
      "systemd-oomd", HOST, {"memory_used": 15884398592, "memory_total": 16509730816}, "14.79 GiB of 15.38 GiB",
      SYSTEM),
     ("Your session crashed after using all available RAM.", "Colab", HOST, {}, "its machine", SYSTEM),
@@ -94,7 +94,7 @@ TEXTS = [
     # Refused system memory.
     ("unable to write to file </torch_1_5>: No space left on device (28)", "Linux", HOST, {}, "shm) is full", SYSTEM),
     (("n1:3:3 [2] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-A1 to 8388608 bytes, error: "
-       "No space left on device (28)"),
+      "No space left on device (28)"),
      "Linux", HOST, {"requested": 8 * MIB}, "shm) is full", SYSTEM),
     ("RuntimeError: unable to mmap 4096 bytes from file </torch_1_6>: Cannot allocate memory (12)",
      "Linux", MAYBE_HOST, {"requested": 4096}, "number of its mappings", SYSTEM),
@@ -131,7 +131,7 @@ TEXTS = [
     ("State: OUT_OF_MEMORY (exit code 0)\nMemory Utilized: 63.20 GB\nMemory Efficiency: 98.75% of 64.00 GB",
      "Slurm", HOST, {"memory_used": round(63.2 * GIB), "memory_total": 64 * GIB}, "63.20 GiB of 64.00 GiB", SYSTEM),
     (("JobID           State     ReqMem     MaxRSS\n------------ ---------- ---------- ----------\n"
-       "7            OUT_OF_ME+        16G           \n7.batch      OUT_OF_ME+             16252928K"),
+      "7            OUT_OF_ME+        16G           \n7.batch      OUT_OF_ME+             16252928K"),
      "Slurm", HOST, {"memory_used": 31 * GIB // 2, "memory_total": 16 * GIB}, "15.50 GiB of 16.00 GiB", SYSTEM),
     ("JobID|State|ReqMem|MaxRSS|\n7|OUT_OF_MEMORY|16Gn||\n7.batch|OUT_OF_MEMORY|16Gn|16252928K|",
      "Slurm", HOST, {"memory_used": 31 * GIB // 2, "memory_total": 16 * GIB}, "15.50 GiB of 16.00 GiB", SYSTEM),
@@ -158,11 +158,11 @@ TEXTS = [
      "MATLAB", "request_exceeds_limit: host_memory", {"requested": round(74.5 * GIB), "limit": round(31.9 * GIB)},
      "at most 31.90 GiB", SYSTEM),
     (('Kokkos failed to allocate memory for label "x". Allocation using MemorySpace named "Host" failed with the '
-       "following error: Allocation of size 24.5 G failed, likely due to insufficient memory."),
+      "following error: Allocation of size 24.5 G failed, likely due to insufficient memory."),
      "Kokkos", HOST, {"requested": 49 * GIB // 2}, "24.50 GiB of system", SYSTEM),
     # Calls beside the allocator of a framework.
     (('Kokkos failed to allocate memory for label "x". Allocation using MemorySpace named "Cuda" failed with the '
-       "following error: Allocation of size 64 K failed because of an unknown error."),
+      "following error: Allocation of size 64 K failed because of an unknown error."),
      "Kokkos", "not_lack_of_memory: None", {"requested": 64 * KIB}, "another error", AdviceWord.DRIVER_BUG),
     (("ERROR TDRV:dmem_alloc_internal Failed to alloc DEVICE memory: 524288000\n"
        'RuntimeError: nrt_tensor_allocate status=4 message="Allocation Failure"'),
@@ -173,7 +173,7 @@ TEXTS = [
     ("Out of memory on device. To view more detail about available memory on the GPU, use 'gpuDevice()'.",
      "MATLAB", MAYBE_FULL, {}, "the device", LESS),
     (("[GPU] Exceeded max size of memory object allocation: requested 4831838208 bytes, but max alloc size "
-       "supported by device is 1073741824 bytes."),
+      "supported by device is 1073741824 bytes."),
      "OpenVINO", "request_exceeds_limit: driver_refused_with_memory_free", {"requested": 9 * GIB // 2, "limit": GIB},
      "One buffer of 4.50 GiB", LESS),
     ("clWaitForEvents, error code: -5 CL_OUT_OF_RESOURCES", "OpenCL", MAYBE_FULL, {}, "a kernel that failed", LESS),
@@ -199,7 +199,7 @@ TEXTS = [
     ("Caused by:\n    In Device::create_buffer\n      note: label = `a b`\n    Not enough memory left",
      "WebGPU", MAYBE_FULL, {}, "the device", LESS),
     (("Device store exhausted, unable to allocate 4294967296 bytes. Total RMM allocated is 2147483648 bytes.\n"
-       "SplitAndRetryOOM: GPU OutOfMemory: could not split inputs and retry"),
+      "SplitAndRetryOOM: GPU OutOfMemory: could not split inputs and retry"),
      "Spark RAPIDS", MAYBE_FULL, {"requested": 4 * GIB, "reserved": 2 * GIB}, "4.00 GiB were refused", LESS),
     ("CpuSplitAndRetryOOM: CPU OutOfMemory: could not split inputs and retry", "Spark RAPIDS", HOST, {}, "not GPU",
      SYSTEM),
@@ -250,21 +250,21 @@ TEXTS = [
     ("RuntimeError: Failed to allocate private MTLBuffer for size 4831838208",
      "PyTorch MPS", MAYBE_FULL, {"requested": 9 * GIB // 2}, "only the GPU uses", LESS),
     (("n7:8:4 [5] include/alloc.h:264 NCCL WARN Cuda failure 2 'out of memory'\n\n"
-       "n7:8:4 [5] include/alloc.h:271 NCCL WARN Failed to CUDA calloc async 10485760 bytes"),
+      "n7:8:4 [5] include/alloc.h:271 NCCL WARN Failed to CUDA calloc async 10485760 bytes"),
      "CUDA", MAYBE_OTHERS, {"requested": 10 * MIB}, "NCCL asked the driver for 10.00 MiB", OTHERS),
     ("[rank3]: Last error:\n[rank3]: Cuda failure 2 'out of memory'", "CUDA", MAYBE_OTHERS, {}, "NCCL", OTHERS),
     ("RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", "PyTorch CUDA", MAYBE_FULL, {}, "outside", FREE),
     ("RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `cusolverDnCreate(handle)`",
      "PyTorch CUDA", MAYBE_FULL, {}, "outside", FREE),
     (("  File 'pin_memory.py', line 58, in pin_memory\n    return data.pin_memory(device)\n"
-       "RuntimeError: CUDA error: out of memory"),
+      "RuntimeError: CUDA error: out of memory"),
      "CUDA", MAYBE_HOST, {}, "pinned system memory", SYSTEM),
     ("RuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/THCCachingHostAllocator.cpp:278",
      "PyTorch CUDA", MAYBE_HOST, {}, "pinned system memory", SYSTEM),
     ("(EngineCore_0 pid=3) CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:56",
      "vLLM", MAYBE_FULL, {}, "sleep mode", FREE),
     (("[E:onnxruntime:Default, cuda_call.cc:118 CudaCall] CUDA failure 2: out of memory ; GPU=0 ; hostname=a ; "
-       "file=/a/cuda/cuda_allocator.cc ; line=47 ; expr=cudaMalloc((void**)&p, size);"),
+      "file=/a/cuda/cuda_allocator.cc ; line=47 ; expr=cudaMalloc((void**)&p, size);"),
      "ONNX Runtime", MAYBE_FULL, {}, "ONNX Runtime asked the driver", LESS),
     ("onnxruntime::CudaCall CUDA failure 2: out of memory ; GPU=0 ; hostname=a ; expr=cudaStreamCreateWithFlags(&s)",
      "ONNX Runtime", MAYBE_OTHERS, {}, "outside", OTHERS),
@@ -272,7 +272,7 @@ TEXTS = [
        'memory. (The Cuda allocation returned the error code ""cudaErrorMemoryAllocation".)'),
      "Kokkos", MAYBE_FULL, {"requested": 9 * GIB // 2}, "4.50 GiB were refused", LESS),
     (("WebGPU device error(2): Out of memory\n"
-       "Buffer size (3221225472) exceeds the max buffer size limit (1073741824)"),
+      "Buffer size (3221225472) exceeds the max buffer size limit (1073741824)"),
      "WebGPU", "request_exceeds_limit: driver_refused_with_memory_free", {"requested": 3 * GIB, "limit": GIB},
      "One buffer of 3.00 GiB", LESS),
     ("dl_fn->cuda_dl->cuCtxCreate(&ctx, 0, cu_device) failed -> CUDA_ERROR_OUT_OF_MEMORY: out of memory",
@@ -282,35 +282,26 @@ TEXTS = [
     ("Out of video memory trying to allocate a rendering resource. Make sure your video card has the minimum",
      "Unreal Engine", MAYBE_FULL, {}, "Unreal Engine was refused", LESS),
     (("Error: cudaErrorMemoryAllocation (2): out of memory\n\nterminate called after throwing an instance of "
-       "'std::bad_alloc'"),
+      "'std::bad_alloc'"),
      "CUDA", MAYBE_FULL, {}, "The driver refused", LESS),
     (("Vulkan0 KV buffer size = 13800.00 MiB\nggml_vulkan: Device memory allocation of size 2166360064 failed.\n"
-       "ggml_vulkan: Requested buffer size exceeds device memory allocation limit: ErrorOutOfDeviceMemory"),
+      "ggml_vulkan: Requested buffer size exceeds device memory allocation limit: ErrorOutOfDeviceMemory"),
      "llama.cpp", "request_exceeds_limit: driver_refused_with_memory_free", {"requested": 2166360064},
      "One buffer of 2.02 GiB", None),
     (("load_tensors: Vulkan0 model buffer size = 800.00 MiB\n"
-       "ggml_vulkan: Device memory allocation of size 118497280 failed."),
+      "ggml_vulkan: Device memory allocation of size 118497280 failed."),
      "llama.cpp", MAYBE_FULL, {"requested": 118497280}, "A buffer of 113.01 MiB", None),
     (("I bfc_allocator.cc:921] Sum Total of in-use chunks: 10.05GiB\nI bfc_allocator.cc:923] "
-       "total_region_allocated_bytes_: 10818990080 memory_limit_: 10818990285 available bytes: 205"),
+      "total_region_allocated_bytes_: 10818990080 memory_limit_: 10818990285 available bytes: 205"),
      "TensorFlow", "capacity: unknown",
      {"reserved": 10818990080, "limit": 10818990285, "available": 205, "in_use": round(10.05 * GIB)},
      "10.05 GiB of 10.08 GiB are in use", LESS),
-    (
-        ("CUDA out of memory. Tried to allocate 1.73 GiB (GPU 0; 8.00 GiB total capacity; 17.20 GiB already allocated; "
-        "0 bytes free; 19.15 GiB reserved in total by PyTorch)"),
-        "PyTorch CUDA",
-        "spilled_to_system: capacity",
-        {
-            "requested": round(1.73 * GIB),
-            "device_total": 8 * GIB,
-            "allocated": round(17.2 * GIB),
-            "device_free": 0,
-            "reserved": round(19.15 * GIB),
-        },
-        "17.20 GiB of it in use, are allocated on a device of 8.00 GiB: the driver moved at least 9.20 GiB",
-        None,
-    ),
+    (("CUDA out of memory. Tried to allocate 1.73 GiB (GPU 0; 8.00 GiB total capacity; 17.20 GiB already allocated; "
+      "0 bytes free; 19.15 GiB reserved in total by PyTorch)"),
+     "PyTorch CUDA", "spilled_to_system: capacity",
+     {"requested": round(1.73 * GIB), "device_total": 8 * GIB, "allocated": round(17.2 * GIB), "device_free": 0,
+      "reserved": round(19.15 * GIB)},
+     "17.20 GiB of it in use, are allocated on a device of 8.00 GiB: the driver moved at least 9.20 GiB", None),
     ("cupy.cuda.cufft.CuFFTError: CUFFT_ALLOC_FAILED", "CuPy", MAYBE_FULL, {}, "pool of CuPy", LIBRARIES),
     ("Check failed: cusolverDnCreate(&h) == CUSOLVER_STATUS_SUCCESS Failed to create cuSolverDN instance.",
      "TensorFlow", MAYBE_FULL, {}, "could not start", LIBRARIES),
@@ -323,34 +314,27 @@ TEXTS = [
     ("error: (-217:Gpu API call) out of memory in function 'allocate'", "OpenCV", MAYBE_FULL, {}, "driver", LESS),
     ("[LightGBM] [Fatal] [CUDA] out of memory /a/cuda_utils.hu 97", "LightGBM", MAYBE_FULL, {}, "driver", LESS),
     (("aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary "
-       "resources. Available Free mem : 12 MB code: 0x1008"),
+      "resources. Available Free mem : 12 MB code: 0x1008"),
      "ROCm", MAYBE_FULL, {"device_free": 12 * MIB}, "12.00 MiB of the device were free", LESS),
     # Servers, and buffers of fixed size.
-    (
-        ("RuntimeError: Executor creation failed due to insufficient GPU memory.\n\nThe following component could not "
-        "be created: KV cache\nTotal GPU memory (GiB): 140.00\nFree GPU memory before component creation attempt "
-        "(GiB): 108.50\n\nPreviously created components and free GPU memory before/after creation (GiB):\n"
-        "Model: 139.50 / 110.75\nSampler: 110.75 / 110.75"),
-        "TensorRT-LLM",
-        MAYBE_FULL,
-        {
-            "device_total": 140 * GIB,
-            "device_free": 217 * GIB // 2,
-            "before_model": 279 * GIB // 2,
-            "after_model": 443 * GIB // 4,
-        },
-        ("(KV cache) at its start: memory of the device was refused. 108.50 GiB of 140.00 GiB were free before that. "
-        "The model took 28.75 GiB."),
-        CACHE,
-    ),
+    (("RuntimeError: Executor creation failed due to insufficient GPU memory.\n\nThe following component could not "
+      "be created: KV cache\nTotal GPU memory (GiB): 140.00\nFree GPU memory before component creation attempt "
+      "(GiB): 108.50\n\nPreviously created components and free GPU memory before/after creation (GiB):\n"
+      "Model: 139.50 / 110.75\nSampler: 110.75 / 110.75"),
+     "TensorRT-LLM", MAYBE_FULL,
+     {"device_total": 140 * GIB, "device_free": 217 * GIB // 2, "before_model": 279 * GIB // 2,
+      "after_model": 443 * GIB // 4},
+     ("(KV cache) at its start: memory of the device was refused. 108.50 GiB of 140.00 GiB were free before that. "
+      "The model took 28.75 GiB."),
+     CACHE),
     ("Decode out of memory. Try to lower your batch size.\nTry to allocate 148 tokens.\nAvaliable tokens: 2048",
      "SGLang", "cap_by_setting: capacity", {"asked_tokens": 148, "free_tokens": 2048}, "whole pages of tokens", LESS),
     (("[TP0] Prefill out of memory. Try to lower your batch size.\nTry to allocate 8192 tokens.\n"
-       "Available tokens: 7123 (available_size=7123 + evictable_size=0)"),
+      "Available tokens: 7123 (available_size=7123 + evictable_size=0)"),
      "SGLang", "cap_by_setting: capacity", {"asked_tokens": 8192, "free_tokens": 7123},
      "8,192 tokens asked, 7,123 free. It has", LESS),
     (("RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for `--max-running-requests`. "
-       "self.req_to_token_pool.available_size()=1, num_reqs=2,"),
+      "self.req_to_token_pool.available_size()=1, num_reqs=2,"),
      "SGLang", "cap_by_setting: None", {"asked_requests": 2, "free_requests": 1}, "2 requests asked, 1 free", LESS),
     ("ggml_new_tensor_impl: not enough space in the context's memory pool (needed 7082923680, available 7082732800)",
      "llama.cpp", "request_exceeds_limit: None", {"requested": 7082923680, "available": 7082732800},
