@@ -671,9 +671,7 @@ def _rest_note(known: AccountFigures, pools: Sequence[AccountPoolFigures]) -> st
 _DEVICE: Final = re.compile(r"(?:cuda|cupy|gpu|rmm|torch|xpu|hip)\w*[:_ ]{1,2}(\d{1,3})", re.IGNORECASE)
 
 
-def account_at(
-    trace: Trace, step: int | None = None, pool: int = 0, model: Model | None = None
-) -> DeviceAccount:
+def account_at(trace: Trace, step: int | None = None, pool: int = 0) -> DeviceAccount:
     """The account of the device of a heap at a step: of the device where the file says that, else of the limit.
 
     Args:
@@ -681,16 +679,15 @@ def account_at(
         step: the state after that many events; None: at the last failed request of which the file has figures of the
             device, else the last state.
         pool: index of the heap.
-        model: a model of this trace and pool to use; it returns to its step.
 
     Raises:
         TraceError: the trace has no such step.
     """
     failed = _recorded_device_failure(trace, step, pool)
     if failed is not None:
-        return account_of_failure(trace, failed, pool, {} if model is None else {pool: model})
+        return account_of_failure(trace, failed, pool, {})
     heap = trace.origin.pools[pool]
-    own = _pool_at(trace, pool, len(trace) if step is None else step, model)
+    own = _pool_at(trace, pool, len(trace) if step is None else step, Model(trace, pool))
     return account_of(AccountFigures(device=heap.name, total=heap.limit, pools=(own,), whole="limit"))
 
 
@@ -747,11 +744,10 @@ def _heaps_beside(trace: Trace, pool: int, device: int) -> set[int]:
     }
 
 
-def _pool_at(trace: Trace, pool: int, step: int, model: Model | None) -> AccountPoolFigures:
+def _pool_at(trace: Trace, pool: int, step: int, model: Model) -> AccountPoolFigures:
     """What the heap has at a step, as far as the trace knows it."""
-    usable = Model(trace, pool) if model is None else model
     facts = facts_of(trace.origin.details, pool)
-    with usable.visiting(step) as there:
+    with model.visiting(step) as there:
         used, size = there.table.bytes_in_use, there.table.pool_bytes
     knows_pool = all(facts.get(name, 0) is not None for name in ("pool_bytes", "free_bytes"))
     return AccountPoolFigures(

@@ -208,11 +208,11 @@ Reports = NDArray[np.void]
 """An array of `REPORT`."""
 
 
-def numbers_of(names: dict[str, int], name: str, most: int = 0xFFFF) -> int:
-    """The number of a name, in order of first use from 1; 0 once `most` names have numbers."""
+def numbers_of(names: dict[str, int], name: str) -> int:
+    """The number of a name, in order of first use from 1; 0 once 65,535 names have numbers."""
     known = names.get(name)
     if known is None:
-        known = names[name] = len(names) + 1 if len(names) < most else 0
+        known = names[name] = len(names) + 1 if len(names) < 0xFFFF else 0
     return known
 
 
