@@ -6,61 +6,29 @@ from bfcviz.events.event_record cimport ALLOCATE, EXTEND, FREE, GREW, MARK, MERG
 cdef enum:
     COMPILED = 1
 
+# Where no values stand: from 0 on.
 cdef enum:
-    NOTHING = 0
-    CHUNK_FREE = 1
-    CHUNK_IN_USE = 2
-    REGION_LIVE = 3
+    NOTHING, CHUNK_FREE, CHUNK_IN_USE, REGION_LIVE
 
 # The series of EXTREMES_ROW.
 cdef enum:
-    IN_USE = 0
-    REQUESTED = 1
-    POOL = 2
-    FREE_BYTES = 3
-    LARGEST = 4
-    TOO_SMALL = 5
+    IN_USE, REQUESTED, POOL, FREE_BYTES, LARGEST, TOO_SMALL
 
 # The series of RATIO_ROW.
 cdef enum:
-    EXTERNAL = 0
-    INTERNAL = 1
-    NOT_IN_USE_SHARE = 2
-    TOO_SMALL_SHARE = 3
+    EXTERNAL, INTERNAL, NOT_IN_USE_SHARE, TOO_SMALL_SHARE
 
 # A row of timeline.TIMELINE.
 cdef enum:
-    HEAD_WORDS = 3
-    SERIES_WORDS = 7
-    TOTALS = 6
+    HEAD_WORDS = 3, SERIES_WORDS = 7, TOTALS = 6
 
 # The layers of figures.map_cells.
 cdef enum:
-    HELD = 0
-    WASTED = 1
-    FIRST_CLASS = 2
+    HELD, WASTED, FIRST_CLASS
 
 cdef enum:
-    FINE = 0
-    WRONG_STEP = 1
-    WRONG_POOL = 2
-    UNKNOWN_KIND = 3
-    ABSENT = 4
-    NOT_FREE = 5
-    NOT_IN_USE = 6
-    OTHER_REGION = 7
-    OTHER_PLACE = 8
-    OTHER_OWNER = 9
-    SHORT = 10
-    EMPTY = 11
-    TOO_LARGE = 12
-    HANDLE_TAKEN = 13
-    HANDLE_TOO_HIGH = 14
-    NOT_NEIGHBOURS = 15
-    SLOT_TAKEN = 16
-    SLOT_EMPTY = 17
-    OVERLAP = 18
-    NOT_AT_END = 19
+    FINE, WRONG_STEP, WRONG_POOL, UNKNOWN_KIND, ABSENT, NOT_FREE, NOT_IN_USE, OTHER_REGION, OTHER_PLACE, OTHER_OWNER
+    SHORT, EMPTY, TOO_LARGE, HANDLE_TAKEN, HANDLE_TOO_HIGH, NOT_NEIGHBOURS, SLOT_TAKEN, SLOT_EMPTY, OVERLAP, NOT_AT_END
 
 # bfcviz.model.row_storage.CHUNK_ROW
 cdef struct Chunk:

@@ -1,52 +1,11 @@
-# The opcodes of pickles that hold plain values, declared to Cython. pickle_opcodes.py is the same in plain Python.
+# The opcodes of pickles that hold plain values, declared to Cython. pickle_opcodes.py has all, in plain Python.
 
 cdef enum:
-    MARK = 0x28
-    STOP = 0x2e
-    INT = 0x49
-    BININT = 0x4a
-    BININT1 = 0x4b
-    BININT2 = 0x4d
-    LONG = 0x4c
-    LONG1 = 0x8a
-    LONG4 = 0x8b
-    NONE = 0x4e
-    NEWTRUE = 0x88
-    NEWFALSE = 0x89
-    FLOAT = 0x46
-    BINFLOAT = 0x47
-    STRING = 0x53
-    BINSTRING = 0x54
-    SHORT_BINSTRING = 0x55
-    UNICODE = 0x56
-    BINUNICODE = 0x58
-    SHORT_BINUNICODE = 0x8c
-    BINUNICODE8 = 0x8d
-    BINBYTES = 0x42
-    SHORT_BINBYTES = 0x43
-    BINBYTES8 = 0x8e
-    EMPTY_LIST = 0x5d
-    LIST = 0x6c
-    APPEND = 0x61
-    APPENDS = 0x65
-    EMPTY_DICT = 0x7d
-    DICT = 0x64
-    SETITEM = 0x73
-    SETITEMS = 0x75
-    EMPTY_SET = 0x8f
-    ADDITEMS = 0x90
-    FROZENSET = 0x91
-    EMPTY_TUPLE = 0x29
-    TUPLE = 0x74
-    TUPLE1 = 0x85
-    TUPLE2 = 0x86
-    TUPLE3 = 0x87
-    GET = 0x67
-    BINGET = 0x68
-    LONG_BINGET = 0x6a
-    PUT = 0x70
-    BINPUT = 0x71
-    LONG_BINPUT = 0x72
-    MEMOIZE = 0x94
-    PROTO = 0x80
-    FRAME = 0x95
+    MARK = 0x28, STOP = 0x2e, INT = 0x49, BININT = 0x4a, BININT1 = 0x4b, BININT2 = 0x4d, LONG = 0x4c
+    LONG1 = 0x8a, LONG4 = 0x8b, NONE = 0x4e, NEWTRUE = 0x88, NEWFALSE = 0x89, FLOAT = 0x46, BINFLOAT = 0x47
+    STRING = 0x53, BINSTRING = 0x54, SHORT_BINSTRING = 0x55, UNICODE = 0x56, BINUNICODE = 0x58
+    SHORT_BINUNICODE = 0x8c, BINUNICODE8 = 0x8d, BINBYTES = 0x42, SHORT_BINBYTES = 0x43, BINBYTES8 = 0x8e
+    EMPTY_LIST = 0x5d, LIST = 0x6c, APPEND = 0x61, APPENDS = 0x65, EMPTY_DICT = 0x7d, DICT = 0x64
+    SETITEM = 0x73, SETITEMS = 0x75, EMPTY_SET = 0x8f, ADDITEMS = 0x90, FROZENSET = 0x91, EMPTY_TUPLE = 0x29
+    TUPLE = 0x74, TUPLE1 = 0x85, TUPLE2 = 0x86, TUPLE3 = 0x87, GET = 0x67, BINGET = 0x68, LONG_BINGET = 0x6a
+    PUT = 0x70, BINPUT = 0x71, LONG_BINPUT = 0x72, MEMOIZE = 0x94, PROTO = 0x80, FRAME = 0x95
