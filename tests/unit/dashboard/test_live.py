@@ -1,10 +1,14 @@
 """LiveDashboard with a stand-in for the Inspector: which frames it requests, when, and in which thread."""
 
 import asyncio
+import gc
 import os
+import re
 import subprocess
 import sys
 import threading
+import time
+import weakref
 from time import thread_time
 from types import SimpleNamespace
 
@@ -20,12 +24,13 @@ from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.dashboard import live as module
 from bfcviz.dashboard.header import notice
-from bfcviz.dashboard.live import LiveDashboard
+from bfcviz.dashboard.live import LEAST_S, MOST_S, LiveDashboard, RingReader, StatusLine, read_ring_once
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool
 from bfcviz.events.storage.recording import Recording
 from bfcviz.model import Model
+from bfcviz.model.trace_from_source import trace_of
 
 PATIENCE_S = 60
 QUICK = {"rate": 1000, "budget": 1.0}
@@ -370,3 +375,124 @@ def test_it_ends_when_the_process_is_killed_and_its_events_stay(tmp_path, watch)
     assert "ended (truncated)" in dashboard.status.value
     assert notice(dashboard.trace.origin)[0]
     dashboard.inspector.model.seek(100)
+
+
+class Fast:
+    """A trace of which `come` events are new at each look."""
+
+    slack, following = 1000, True
+
+    def __init__(self, come):
+        self.come, self.looks = come, threading.Semaphore(0)
+
+    def fetch(self):
+        self.looks.release()
+        return self.come
+
+
+def drains():
+    return [each for each in threading.enumerate() if each.name == "bfcviz-ring-reader"]
+
+
+def test_it_fetches_until_it_is_stopped():
+    trace = Fast(1)
+    drain = RingReader([trace])
+    drain.start()
+    drain.start()
+    for _ in range(3):
+        assert trace.looks.acquire(timeout=PATIENCE_S)
+    assert drain.running
+    (thread,) = drains()
+    drain.stop()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+
+
+def test_it_does_not_keep_a_trace_and_ends_with_it():
+    trace = Fast(1)
+    gone = weakref.ref(trace)
+    drain = RingReader([trace])
+    drain.start()
+    (thread,) = drains()
+    del trace
+    deadline = time.monotonic() + PATIENCE_S
+    while gone() is not None and time.monotonic() < deadline:
+        gc.collect()
+    assert gone() is None
+    thread.join(PATIENCE_S)
+    assert not drain.running
+
+
+def test_where_nothing_can_be_lost_there_is_no_thread():
+    trace = Fast(1)
+    trace.slack = None
+    drain = RingReader([trace])
+    drain.start()
+    assert not drain.running
+
+
+def test_the_faster_the_heap_the_sooner_it_looks_again():
+    assert read_ring_once(Fast(0), 0.02) == MOST_S
+    assert read_ring_once(Fast(1), 0.02) == MOST_S
+    assert read_ring_once(Fast(500), 0.04) == 0.02
+    assert read_ring_once(Fast(5000), 0.04) == LEAST_S
+
+
+def test_what_it_fetched_is_not_lost_however_far_the_ring_comes_round():
+    heap = new_heap(log=EventLog(1024))
+    trace = trace_of(heap)
+    for _ in range(20):
+        for _ in range(100):
+            heap.free(heap.allocate(1000))
+        assert trace.fetch() > 0
+        assert len(trace) == 0  # not yet to be seen
+    assert heap.log.oldest > 1024
+    trace.refresh()
+    assert (len(trace), trace.first, trace.origin.reasons) == (heap.log.head, 0, ())
+
+
+# ------------------------------------------------------------------------------
+# The status line: what is shown, the error, and rates that are measured once a second.
+
+
+def test_it_shows_events_and_frames_per_second(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    heap = new_heap()
+    trace, line = trace_of(heap), StatusLine()
+    assert line.text(trace, 0, 0, None).startswith("live: 0 events")
+    for number in range(20):
+        heap.mark("mark", number)
+    trace.refresh()
+    now[0] += 0.5
+    assert "/s" not in line.text(trace, 20, 16, None)
+    now[0] += 1.5
+    assert re.findall(r"[\d.]+ (?:events/s|frames/s)", line.text(trace, 20, 16, None)) == [
+        "10 events/s",
+        "8.0 frames/s",
+    ]
+    now[0] += 0.1
+    assert "10 events/s" in line.text(trace, 20, 16, None)
+    assert "ValueError: no frame" in line.text(trace, 20, 16, ValueError("no frame"))
+
+
+def test_it_counts_the_events_that_the_page_shows():
+    """More may have come since the last frame was drawn."""
+    heap = new_heap()
+    trace, line = trace_of(heap), StatusLine()
+    for number in range(20):
+        heap.mark("mark", number)
+        trace.refresh()
+        assert line.text(trace, 3 + number // 2, 1, None).startswith(f"live: {3 + number // 2} events")
+
+
+def test_a_pause_has_no_rate_and_none_spans_it(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    trace, line = trace_of(new_heap()), StatusLine()
+    texts = []
+    for paused in (False, True, False, False):
+        texts.append(line.text(trace, 0, 0, None, paused=paused))
+        now[0] += 2
+    assert [text.partition(":")[0] for text in texts] == ["live", "paused", "live", "live"]
+    assert ["/s" in text for text in texts] == [False, False, False, True]

@@ -1,0 +1,313 @@
+"""The export row through its traits: links, status text, errors, and the code."""
+
+import asyncio
+import base64
+import html
+import io
+import re
+import threading
+
+import pytest
+from pyarrow import parquet
+from unit.figures.synthetic import busy_trace
+
+from bfcviz.dashboard import controls as exporter
+from bfcviz.dashboard import controls as module
+from bfcviz.dashboard.controls import (
+    ANY,
+    MOVES,
+    OF_CHUNK,
+    OF_LABEL,
+    TARGETS,
+    ExportRow,
+    Player,
+    Position,
+    destination,
+)
+from bfcviz.errors import BfcvizError
+from bfcviz.events.schema import Kind
+from bfcviz.figures import FORMATS, draw
+from bfcviz.figures.export import IMAGES, code_for
+from bfcviz.model.navigation import peak, worst_fragmentation
+
+TRACE = busy_trace()
+LAST = len(TRACE)
+EVENTS = TRACE.read(0, LAST)
+
+
+def position(step, target=ANY, **more):
+    return Position(TRACE, 0, step, target, **more)
+
+
+def test_the_ends_and_the_neighbours():
+    assert destination("first", position(300)) == 0
+    assert destination("last", position(300)) == LAST
+    assert destination("forward", position(300)) == 301
+    assert destination("back", position(300)) == 299
+    assert destination("forward", position(LAST)) == LAST
+    assert destination("back", position(0)) == 0
+
+
+def test_the_extremes():
+    assert destination("worst", position(0)) == worst_fragmentation(TRACE)
+    assert destination("peak", position(0)) == peak(TRACE)
+
+
+@pytest.mark.parametrize("kind", [Kind.SPLIT, Kind.MERGE, Kind.FREE])
+def test_next_and_previous_of_a_kind(kind):
+    after = destination("next", position(300, kind.name))
+    assert EVENTS["kind"][after - 1] == kind
+    assert not (EVENTS["kind"][300 : after - 1] == kind).any()
+    assert destination("previous", position(after + 1, kind.name)) == after
+
+
+def test_next_and_previous_of_a_chunk_and_of_a_label():
+    event = EVENTS[EVENTS["kind"] == Kind.ALLOCATE][20]
+    handle, label, seq = int(event["chunk"]), int(event["label"]), int(event["seq"])
+    after = destination("next", position(seq + 1, OF_CHUNK, handle=handle))
+    assert handle in (EVENTS["chunk"][after - 1], EVENTS["other"][after - 1])
+    if label:
+        after = destination("next", position(seq + 1, OF_LABEL, label=label))
+        assert EVENTS["label"][after - 1] == label
+
+
+@pytest.mark.parametrize("target", [OF_CHUNK, OF_LABEL])
+def test_without_a_selected_chunk_it_says_what_to_do(target):
+    with pytest.raises(BfcvizError, match=r"no (chunk|label) is selected"):
+        destination("next", position(300, target))
+
+
+@pytest.mark.parametrize("move", ["next", "previous"])
+def test_nowhere_to_go_is_said(move):
+    with pytest.raises(BfcvizError, match=r"no RELEASE event (after|before)"):
+        destination(move, position(300, "RELEASE"))
+
+
+def test_every_target_and_move_has_a_meaning():
+    for target in TARGETS:
+        for move in MOVES:
+            try:
+                step = destination(move, position(300, target, handle=1, label=1))
+            except BfcvizError:
+                continue
+            assert 0 <= step <= LAST
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(module, "FRAME_S", 0.0)
+    monkeypatch.setattr(module, "YIELD_S", 0.0)
+
+
+async def until(met):
+    """Lets the event loop go on until the condition is met."""
+    while not met():  # noqa: ASYNC110  what is waited for is a plain object
+        await asyncio.sleep(0)
+
+
+class Walk:
+    def __init__(self, end):
+        self.at, self.end, self.stops = 0, end, 0
+        self.player = Player(self.step, self.stopped)
+
+    def step(self):
+        self.at += 1
+        return self.at < self.end
+
+    def stopped(self):
+        self.stops += 1
+
+
+def test_it_plays_to_the_end_and_stops():
+    walk = Walk(5)
+
+    async def run():
+        walk.player.play()
+        assert walk.player.playing
+        walk.player.play()  # a second one changes nothing
+        await until(lambda: not walk.player.playing)
+
+    asyncio.run(run())
+    assert (walk.at, walk.stops) == (5, 1)
+
+
+def test_a_pause_comes_between_two_steps():
+    walk = Walk(1_000_000)
+
+    async def run():
+        walk.player.play()
+        await until(lambda: walk.at >= 3)
+        walk.player.pause()
+        await until(lambda: walk.stops)
+
+    asyncio.run(run())
+    assert 3 <= walk.at < 10
+    assert not walk.player.playing
+
+
+def test_a_step_that_fails_ends_it():
+    stops = []
+
+    def fail():
+        raise ValueError("no such step")
+
+    player = Player(fail, lambda: stops.append(True))
+
+    async def run():
+        player.play()
+        (task,) = asyncio.all_tasks() - {asyncio.current_task()}
+        with pytest.raises(ValueError, match="no such step"):
+            await task
+
+    asyncio.run(run())
+    assert stops == [True]
+    assert not player.playing
+
+
+def test_without_an_event_loop_it_says_so():
+    with pytest.raises(BfcvizError, match="event loop"):
+        Player(lambda: False, lambda: None).play()
+
+
+NAMES = {"region map": "region_map", "bin histogram": "bin_histogram"}
+
+
+@pytest.fixture(scope="module")
+def figure():
+    return draw("region_map", busy_trace(), 300)
+
+
+@pytest.fixture
+def row(figure):
+    return row_of(lambda name: (figure, f"run-{name}"), lambda name: code_for(name, None, 300))
+
+
+def row_of(draw=lambda _: None, code=lambda _: "", page=lambda: ""):
+    return ExportRow(NAMES, draw, code, page)
+
+
+class SlowBrowser:
+    """A stand-in for kaleido: renders a picture when `go` is set."""
+
+    def __init__(self, monkeypatch, body=b"made"):
+        self.go, self.thread, self._body = threading.Event(), None, body
+        monkeypatch.setattr(exporter, "rendered", self._render)
+
+    def _render(self, _figure, _suffix):
+        self.thread = threading.current_thread()
+        assert self.go.wait(60)
+        if isinstance(self._body, Exception):
+            raise self._body
+        return self._body
+
+    def finish(self):
+        self.go.set()
+        (thread,) = (one for one in threading.enumerate() if one.name == "bfcviz export")
+        thread.join(60)
+
+
+def content(row, file):
+    found = re.fullmatch(
+        r"<a download='(.*)' href='data:([^;]*);base64,([^']*)' .*>Download \1</a> \([^()]*B\)",
+        row.link.value,
+    )
+    assert found[1] == file
+    return found[2], base64.b64decode(found[3])
+
+
+def test_there_is_a_button_for_every_format_the_code_and_the_page(row):
+    assert [*row.buttons] == [*FORMATS, "code", "page"]
+    assert all(
+        f"bfcviz-export-{name.strip('.')}" in button._dom_classes for name, button in row.buttons.items()
+    )
+
+
+def test_numbers_are_linked_at_once(row, figure):
+    row.buttons[".parquet"].click()
+    media, body = content(row, "run-region_map.parquet")
+    assert media == "application/vnd.apache.parquet"
+    assert parquet.read_table(io.BytesIO(body)) == figure.table
+    row.figure.value = "bin_histogram"
+    row.buttons[".csv"].click()
+    assert content(row, "run-bin_histogram.csv")[0] == "text/csv"
+
+
+@pytest.mark.parametrize("suffix", sorted(IMAGES))
+def test_an_image_is_rendered_in_a_thread_and_nothing_waits_for_it(suffix, row, monkeypatch):
+    browser = SlowBrowser(monkeypatch)
+    row.buttons[suffix].click()
+    assert f"rendering {suffix[1:].upper()}" in row.link.value
+    assert all(row.buttons[form].disabled for form in FORMATS)
+    assert not row.buttons["code"].disabled
+    row.export(".csv")  # a click sent before the button was disabled
+    assert "rendering" in row.link.value
+    browser.finish()
+    assert content(row, f"run-region_map{suffix}")[1] == b"made"
+    assert not any(button.disabled for button in row.buttons.values())
+
+
+def test_the_picture_is_the_one_of_the_click(monkeypatch):
+    steps = [1]
+    row = row_of(lambda name: (None, f"step{steps[0]}"))
+    browser = SlowBrowser(monkeypatch)
+    row.buttons[".pdf"].click()
+    steps[0] = 2
+    browser.finish()
+    assert content(row, "step1.pdf")[1] == b"made"
+
+
+@pytest.mark.parametrize("error", [BfcvizError("install <this>"), RuntimeError("install <this>")])
+def test_a_failure_is_shown_and_the_next_export_works(error, row, monkeypatch):
+    with monkeypatch.context() as patch:
+        browser = SlowBrowser(patch, error)
+        row.buttons[".png"].click()
+        browser.finish()
+    assert row.link.value == "<span role='alert'>install &lt;this&gt;</span>"
+    row.buttons[".csv"].click()
+    assert content(row, "run-region_map.csv")
+
+
+def test_a_figure_that_cannot_be_drawn_shows_the_error():
+    def fail(_name):
+        raise BfcvizError("no <step>")
+
+    row = row_of(fail, fail)
+    row.buttons[".png"].click()
+    assert row.link.value == "<span role='alert'>no &lt;step&gt;</span>"
+    assert not row.buttons[".png"].disabled
+    row.buttons["code"].click()
+    assert row.code.value == "<span role='alert'>no &lt;step&gt;</span>"
+
+
+def test_the_code_is_shown_and_hidden_again(row):
+    row.buttons["code"].click()
+    assert row.code.layout.display is None
+    shown = re.search(r"<textarea readonly [^>]*>\n(.*)</textarea>", row.code.value, re.DOTALL)[1]
+    assert html.unescape(shown) == code_for("region_map", None, 300)
+    assert "<'" not in shown
+    assert "not opened from a file" in row.code.value
+    row.figure.value = "bin_histogram"
+    row.buttons["code"].click()
+    assert row.code.layout.display is None
+    assert "bin_histogram" in row.code.value
+    row.buttons["code"].click()
+    assert row.code.layout.display == "none"
+    assert row.code.value == ""
+
+
+def test_a_hostile_path_stays_text_and_needs_no_note(tmp_path):
+    hostile = tmp_path / "</textarea><script>alert(1)< "
+    row = row_of(code=lambda name: code_for(name, hostile, 3))
+    row.buttons["code"].click()
+    assert row.code.value.count("<") == 2
+    assert "not opened from a file" not in row.code.value
+
+
+def test_the_page_of_all_steps_is_offered_as_a_file():
+    row = row_of(page=lambda: "<!doctype html>é")
+    row.buttons["page"].click()
+    for thread in threading.enumerate():
+        if thread.name == "bfcviz export":
+            thread.join()
+    assert content(row, "bfcviz-page.html")[1] == "<!doctype html>é".encode()
+    assert not any(button.disabled for button in row.buttons.values())
