@@ -91,7 +91,7 @@ def _has_windows(path: Path) -> bool:
 
 def _newest_window_view(folder: Path, theme: str) -> Any:
     """What `bfcviz attach` shows of windows: the newest; a thread reads them, the kernel's event loop shows them."""
-    from bfcviz.dashboard.live import LiveSeries  # noqa: PLC0415
+    from bfcviz.dashboard.inspector_menus import LiveSeries  # noqa: PLC0415
     from bfcviz.importers.tensorflow.windows import open_windows  # noqa: PLC0415
 
     series, loop = LiveSeries("window", theme=theme), asyncio.get_running_loop()

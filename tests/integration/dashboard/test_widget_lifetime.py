@@ -19,7 +19,8 @@ from unit.dashboard.pages import tell_views
 import bfcviz
 from bfcviz.dashboard.figure_widget import PlotlyScript
 from bfcviz.dashboard.inspector import Inspector
-from bfcviz.dashboard.live import LiveDashboard, LiveSeries
+from bfcviz.dashboard.inspector_menus import LiveSeries
+from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 

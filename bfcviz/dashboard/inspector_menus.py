@@ -1,0 +1,145 @@
+"""A menu of traces with an Inspector: `RanksView` of the ranks of a job, `LiveSeries` of a growing list."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import ipywidgets as widgets
+
+from bfcviz.analysis.ranks import RankSet
+from bfcviz.dashboard import widget_lifetime
+from bfcviz.dashboard.inspector import Inspector
+from bfcviz.errors import BfcvizError
+from bfcviz.events.trace import Trace
+from bfcviz.figures.text import harmless
+from bfcviz.model.navigation import opening
+
+
+class InspectorMenu(widgets.VBox):  # type: ignore[misc]
+    """A menu of traces, and below it the Inspector of the chosen one; one is open at a time.
+
+    Args:
+        menu: the menu.
+        text: beside the menu, as HTML.
+        above: what is above the menu.
+        options: arguments of the Inspector.
+
+    Attributes:
+        menu, status: the menu, and the text beside it.
+        inspector: that of the chosen trace; None: there is none, or it cannot be opened.
+    """
+
+    def __init__(
+        self, menu: widgets.Dropdown, text: str = "", above: Sequence[widgets.Widget] = (), **options: Any
+    ) -> None:
+        self.inspector: Inspector | None = None
+        self._options = options
+        self._closed = False
+        self.menu, self.status = menu, widgets.HTML(text)
+        self._above = [*above, widgets.HBox([self.menu, self.status])]
+        super().__init__(self._above)
+
+    def _put(self, inspector: Inspector | None) -> None:
+        """Show an Inspector in place of the one before, which is closed."""
+        before, self.inspector = self.inspector, inspector
+        self.children = [*self._above, *([] if inspector is None else [inspector])]
+        if before is not None:
+            before.close()
+
+    def close(self) -> None:
+        """Close it: remove it from the page and free its memory."""
+        if "_above" not in self.__dict__ or self._closed:  # __init__ raised
+            return
+        self._closed = True
+        if self.inspector is not None:
+            self.inspector.close()
+            self.inspector = None
+        widget_lifetime.close(self)
+        self.set_trait("children", ())
+
+
+class RanksView(InspectorMenu):
+    """The ranks of one job as a table, the worst first, and the chosen one at its first failed request or its peak.
+
+    Attributes:
+        ranks: those that can be chosen, and those that cannot be read.
+        table: the table of all ranks.
+    """
+
+    def __init__(self, ranks: RankSet, **options: Any) -> None:
+        self.ranks = ranks
+        names = [rank.name for rank in ranks.known if rank.has_heap]
+        menu = widgets.Dropdown(options=names, value=ranks.worst_heap.name, description="rank")
+        self.table = widgets.HTML(ranks.html)
+        super().__init__(menu, above=[self.table], **options)
+        self.menu.observe(lambda _: self.show(self.menu.value), "value")
+        self.show(self.menu.value)
+
+    def show(self, name: str) -> None:
+        """Open a rank by its name; where it cannot be opened, say why beside the menu."""
+        if self._closed:
+            return
+        self.menu.value = name
+        made, said = None, ""
+        try:
+            trace = self.ranks.open(name)
+            pool, step = opening(trace)
+            made = Inspector(trace, step=step, pool=pool, **self._options)
+        except BfcvizError as error:  # the file may have changed since its summary was made
+            said = harmless(str(error), 1000)
+        self.status.value = said
+        self._put(made)
+
+
+class LiveSeries(InspectorMenu):
+    """One trace of a growing list. It shows the newest until the user chooses an earlier one.
+
+    Args:
+        name: what one trace is called.
+
+    Attributes:
+        traces: all traces so far.
+    """
+
+    def __init__(self, name: str, **options: Any) -> None:
+        self.traces: list[Trace] = []
+        self._shown: int | None = None
+        self._adding = False
+        menu = widgets.Dropdown(options=[], description=name)
+        super().__init__(menu, f"waiting for the first {escape(name)}", **options)
+        self.menu.observe(lambda _: self._choose(), "value")
+
+    @property
+    def trace(self) -> Trace | None:
+        """The trace shown; None while there is none."""
+        return None if self._shown is None else self.traces[self._shown]
+
+    def add(self, name: str, trace: Trace) -> None:
+        """Add a trace; it is shown if the one before it was."""
+        newest = len(self.traces)
+        chosen = newest if self._shown in {None, newest - 1} else self._shown
+        self.traces.append(trace)
+        self._adding = True
+        self.menu.options = [*self.menu.options, (name, newest)]  # new options make the menu choose the first
+        self.menu.value = chosen
+        self._adding = False
+        if chosen == newest:
+            self._show(newest)
+        self.say("")
+
+    def say(self, text: str) -> None:
+        """Show a text beside the menu."""
+        self.status.value = escape(text)
+
+    def close(self) -> None:
+        """Close it: remove it from the page and free its memory."""
+        self.traces, self._shown = [], None
+        super().close()
+
+    def _choose(self) -> None:
+        if not self._adding and self.menu.value is not None:
+            self._show(self.menu.value)
+
+    def _show(self, number: int) -> None:
+        self._shown = number
+        self._put(Inspector(self.traces[number], **self._options))
