@@ -311,10 +311,6 @@ def search_control(text: str) -> "Iterator[SearchControl]":
 
 
 # ------------------------------------------------------------------------------
-# The arguments `--step`, `--event`, `--range` and `--time`: numbers of events, names of moments, times.
-
-
-# ------------------------------------------------------------------------------
 # The arguments `--step` and `--event`: the number of a step, its name, or the index of an event.
 
 

@@ -476,13 +476,6 @@ class Explanation(str):
         printer.text(str(self))  # type: ignore[attr-defined]
 
 
-def _cpu_plan_text(each: PlannedDevice) -> str:
-    return (
-        f"{each.name.short} takes host memory as tensors need it, up to {format_bytes(each.memory_limit)}; a "
-        "second pool holds memory for transfers to and from a GPU."
-    )
-
-
 def _gpu_plan_text(each: PlannedDevice) -> str:
     gpu = each.physical
     number = "" if gpu.name.endswith(f":{gpu.ordinal}") else f", number {gpu.ordinal} of the machine"
@@ -714,7 +707,10 @@ class Settings:
         hidden = [each.name for each in self._state.physical if each not in used]
         paragraphs = [*self._state.notes]
         paragraphs += [
-            _cpu_plan_text(each) if each.name.device_type == "CPU" else _gpu_plan_text(each)
+            f"{each.name.short} takes host memory as tensors need it, up to {format_bytes(each.memory_limit)}; a "
+            "second pool holds memory for transfers to and from a GPU."
+            if each.name.device_type == "CPU"
+            else _gpu_plan_text(each)
             for each in planned
         ]
         if all(each.name.device_type != "GPU" for each in planned):

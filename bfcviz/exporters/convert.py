@@ -181,10 +181,6 @@ def _chrome_microseconds(nanoseconds: int) -> float:
 
 
 # ------------------------------------------------------------------------------
-# `convert`: write a trace, or a range of its steps, in the format of a file's suffix.
-
-
-# ------------------------------------------------------------------------------
 # Number the handles of chunks anew: a model takes no handle higher than the number of chunks that there can be.
 
 _SHIFT = np.uint64(32)

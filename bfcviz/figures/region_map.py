@@ -41,10 +41,6 @@ from bfcviz.model.model import CHUNK
 from bfcviz.units import exact_bytes, format_bytes
 
 # ------------------------------------------------------------------------------
-# The plotly traces of the region map: one function per trace or group of traces.
-
-
-# ------------------------------------------------------------------------------
 # Rectangles for pieces of rows: one trace, however many there are.
 #
 # Plotly makes an SVG path for each unbroken line, and thousands of paths take it a tenth of a second. So the filled
@@ -521,16 +517,7 @@ _FEWEST_COLUMNS = 160
 
 def exact_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]:
     """All chunks as rectangles with their names."""
-    found = lone_pieces(visible)
-    return [
-        _hidden_map_image_trace(),
-        *_chunk_class_rectangles(visible, visible.pieces),
-        gaps(visible, visible.pieces),
-        _faded_pieces_trace(visible, visible.pieces),
-        _region_frames_trace(visible),
-        lone(visible, *found),
-        names_in_boxes(visible, visible.pieces, labels),
-    ]
+    return _map_traces(visible, labels, _hidden_map_image_trace(), visible.pieces, lone_pieces(visible))
 
 
 def image_traces(
@@ -541,15 +528,26 @@ def image_traces(
     image = _map_image_trace(visible, cells.held)
     row, column = cells.lone
     left = visible.part.left / visible.divisor
-    marks = lone(visible, left + (column + 0.5) * image["dx"], visible.part.first + row)
+    marked = left + (column + 0.5) * image["dx"], visible.part.first + row
+    return _map_traces(visible, labels, image, no_pieces(), marked)
+
+
+def _map_traces(
+    visible: VisibleChunks,
+    labels: Labels,
+    image: dict[str, Any],
+    pieces: Pieces,
+    marked: tuple[NDArray[Any], NDArray[Any]],
+) -> list[dict[str, Any]]:
+    """The image, and rectangles for these pieces; `marked` are the places of lone chunks."""
     return [
         image,
-        *_chunk_class_rectangles(visible, no_pieces()),
-        gaps(visible, no_pieces()),
-        _faded_pieces_trace(visible, no_pieces()),
+        *_chunk_class_rectangles(visible, pieces),
+        gaps(visible, pieces),
+        _faded_pieces_trace(visible, pieces),
         _region_frames_trace(visible),
-        marks,
-        names_in_boxes(visible, no_pieces(), labels),
+        lone(visible, *marked),
+        names_in_boxes(visible, pieces, labels),
     ]
 
 
@@ -981,26 +979,27 @@ def image_panel(model: Model, look: Look, colours: Colouring) -> Panel:
     """The map as an image, without the slow parts: hover texts, names and outlines. See `region_panel`."""
     visible, _ = _visible_chunks(model, look, colours)
     image = moving_image_trace(visible) if len(visible.chunks) else {"visible": False}
-    nothing = np.empty(0, bool)
-    visible = replace(
-        visible, chunks=np.empty(0, CHUNK), classes=np.empty(0, np.uint8), faded=nothing, found=nothing
-    )
-    return _image_panel(visible, image, model.trace.labels, look)
+    return _image_panel(replace(visible, **_NO_CHUNKS), image, model.trace.labels, look)
+
+
+_NO_CHUNKS: Final[dict[str, Any]] = {
+    "chunks": np.empty(0, CHUNK),
+    "classes": np.empty(0, np.uint8),
+    "faded": np.empty(0, bool),
+    "found": np.empty(0, bool),
+}
 
 
 def moving_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
     """The map of a running heap as a panel: an image, without hover texts and outlines; `map_window` is ignored."""
     rows, look = live_map.rows, replace(look, map_window=None)
     visible = VisibleChunks(
-        chunks=np.empty(0, CHUNK),
+        **_NO_CHUNKS,
         rows=rows,
         part=rows.part(None),
         divisor=live_map.divisor,
         theme=look.paints,
         colours=live_map.colours,
-        classes=np.empty(0, np.uint8),
-        faded=np.empty(0, bool),
-        found=np.empty(0, bool),
         shows_waste=live_map.colours.shows_waste,
         legend=look.legend,
         pixels=look.map_pixels,
@@ -1206,10 +1205,6 @@ def map_panel(heap: HeapData, look: Look, live_map: LiveMap | None = None) -> Pa
     return region_panel(heap.model, heap.last_event, look, heap.colours(look), kept)
 
 
-def _region_map_height(model: Model, look: Look) -> list[int]:
-    return [int(np.clip(26 * len(rows_of(model).part(look.map_window)), 200, 620))]
-
-
 def _map_selection_at(model: Model, _: HeapData, look: Look, x: float, y: float) -> Selected | None:
     chunk = chunk_at(model, x, y, look)
     return None if chunk is None else Selected.of(chunk)
@@ -1221,7 +1216,7 @@ VIEW: Final = View(
     data=lambda heap, _look: heap.model,
     panels=lambda _model, heap, look: [map_panel(heap, look)],
     table=chunk_table,
-    height=_region_map_height,
+    height=lambda model, look: [int(np.clip(26 * len(rows_of(model).part(look.map_window)), 200, 620))],
     at=_map_selection_at,
     windows=("map_window",),
     dashboard=DashboardPlace(None, height=246, below=24),
