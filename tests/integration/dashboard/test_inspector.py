@@ -10,7 +10,7 @@ import pytest
 import traitlets
 from unit.dashboard.pages import assert_fit_for_a_page, everything_in
 from unit.dashboard.side_html import Side, cells
-from unit.dashboard.test_player import until
+from unit.dashboard.test_controls import until
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 import bfcviz

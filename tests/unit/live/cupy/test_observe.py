@@ -344,13 +344,6 @@ def test_the_current_device_is_believed_not_what_cupy_14_tells(gpu):
     assert (second.stats().chunks_in_use, second.inconsistencies.words()) == (0, "")
 
 
-def test_twice_is_refused(gpu):
-    with observed():
-        with pytest.raises(LiveError, match="CuPy is observed already"), observed():
-            pass
-        assert list(Pool(gpu).hooks())
-
-
 def test_another_hook_of_that_name_is_told_of(gpu):
     class Mine(cupy.cuda.MemoryHook):
         name = "bfcviz"

@@ -211,14 +211,6 @@ def test_there_is_what_cupys_memory_pool_has(gpu):
 # -- bad use
 
 
-def test_twice_is_refused(gpu):
-    with served() as source:
-        with pytest.raises(LiveError, match="CuPy is served already"), served():
-            pass
-        assert cupy.empty(10).data.ptr
-        assert in_use(source) == [0]
-
-
 def test_within_using_allocator_it_is_refused(gpu):
     before = cupy.cuda.get_allocator()
     with (

@@ -101,14 +101,6 @@ def test_where_it_cannot_begin_no_history_is_kept(torch):
     assert torch.history is None
 
 
-def test_entered_twice_it_refuses_and_goes_on(torch):
-    with observe_torch(every_s=1000) as source:
-        with pytest.raises(LiveError, match="PyTorch is observed already"):
-            source.__enter__()
-        assert torch.history is not None
-    assert torch.history is None
-
-
 def test_each_device_is_a_heap_and_a_recording_gets_the_current_one(torch, tmp_path):
     torch.devices, torch.device = 2, 1
     torch.make(500, device=1)
