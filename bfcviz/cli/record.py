@@ -254,19 +254,12 @@ _FALLBACK = next(each for each in _DEFAULTS if each.memory == "host")
 
 
 class Selection(NamedTuple):
-    """What to record, as JSON values for the recorded process.
+    """What to record, as JSON values for the recorded process."""
 
-    Attributes:
-        framework: its name; None: the first of `defaults` that the process can use.
-        way: `serve` or `observe`; None: the usual way.
-        options: of that way's function.
-        defaults: frameworks that take these options, each with whether it needs a GPU.
-    """
-
-    framework: str | None
-    way: str | None
-    options: Mapping[str, Any]
-    defaults: list[tuple[str, bool]]
+    framework: str | None  # its name; None: the first of `defaults` that the process can use
+    way: str | None  # `serve` or `observe`; None: the usual way
+    options: Mapping[str, Any]  # of that way's function
+    defaults: list[tuple[str, bool]]  # frameworks that take these options, each with whether it needs a GPU
 
 
 def add_framework_arguments(parser: argparse.ArgumentParser) -> None:
@@ -374,20 +367,13 @@ _WAYS: Final = {"serve": "served", "observe": "observed"}
 
 
 class RecordReport(NamedTuple):
-    """One report of a process to `bfcviz record`, written by `live.startup`.
+    """One report of a process to `bfcviz record`, written by `live.startup`."""
 
-    Attributes:
-        fact: what happened: `began`, `recorded`, `kept` (in memory), `left out`, `unable`, `launcher`, `other` or
-            `unwritten`.
-        python: the Python that ran.
-        why: the framework or the reason.
-        process: the number of the process.
-    """
-
+    # what happened: `began`, `recorded`, `kept` (in memory), `left out`, `unable`, `launcher`, `other` or `unwritten`
     fact: str
-    python: str
-    why: str
-    process: str
+    python: str  # the Python that ran
+    why: str  # the framework or the reason
+    process: str  # the number of the process
 
 
 def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:

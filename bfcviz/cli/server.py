@@ -543,17 +543,11 @@ def _stopped_by_signals() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Address:
-    """The address of a page and its token.
+    """The address of a page and its token."""
 
-    Attributes:
-        ip: the address to listen on.
-        port: the port; None: any free port.
-        token: the token that the page's address must contain; "": none.
-    """
-
-    ip: str
-    port: int | None
-    token: str
+    ip: str  # the address to listen on
+    port: int | None  # the port; None: any free port
+    token: str  # the token that the page's address must contain; "": none
 
 
 def is_loopback(ip: str) -> bool:

@@ -271,26 +271,16 @@ _NEIGHBOURS: Final = ("before", "after")
 
 @dataclass(frozen=True)
 class ChunkFacts:
-    """The selected chunk, seen from a step.
+    """The selected chunk, seen from a step."""
 
-    Attributes:
-        life: when it began and ended.
-        allocated: its ALLOCATE; None for a free chunk.
-        freed: its FREE; None for a free chunk, and where none was found.
-        label: number of its label; 0: none, or it is free.
-        requested: requested bytes; None: it is free, or the trace does not have them.
-        neighbours: the chunks before and after it in its region, of CHUNK; empty where the allocation does not exist at
-            this step.
-        history: whether the trace has a history.
-    """
-
-    life: Life
-    allocated: np.void | None
-    freed: np.void | None
-    label: int
-    requested: int | None
+    life: Life  # when it began and ended
+    allocated: np.void | None  # its ALLOCATE; None for a free chunk
+    freed: np.void | None  # its FREE; None for a free chunk, and where none was found
+    label: int  # number of its label; 0: none, or it is free
+    requested: int | None  # requested bytes; None: it is free, or the trace does not have them
+    # the chunks before and after it in its region, of CHUNK; empty where the allocation does not exist at this step
     neighbours: dict[str, np.void]
-    history: bool
+    history: bool  # whether the trace has a history
 
 
 def _chunk_neighbours(chunks: NDArray[np.void], address: int) -> dict[str, np.void]:

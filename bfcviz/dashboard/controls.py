@@ -50,23 +50,14 @@ MOVES: Final = {
 
 @dataclass(frozen=True)
 class Position:
-    """Where a button of the toolbar moves from: the step shown, and what is selected.
+    """Where a button of the toolbar moves from: the step shown, and what is selected."""
 
-    Attributes:
-        trace: the trace shown.
-        pool: number of its heap.
-        step: the step shown.
-        target: one of `TARGETS`.
-        handle: of the selected chunk; None if no chunk is selected.
-        label: of the selected chunk; None if no chunk is selected, or it has no label.
-    """
-
-    trace: Trace
-    pool: int
-    step: int
-    target: str = ANY
-    handle: int | None = None
-    label: int | None = None
+    trace: Trace  # the trace shown
+    pool: int  # number of its heap
+    step: int  # the step shown
+    target: str = ANY  # one of `TARGETS`
+    handle: int | None = None  # of the selected chunk; None if no chunk is selected
+    label: int | None = None  # of the selected chunk; None if no chunk is selected, or it has no label
 
 
 def destination(move: str, position: Position) -> int:

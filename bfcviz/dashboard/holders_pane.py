@@ -129,27 +129,19 @@ class PaneGroupings:
 
 @dataclass(frozen=True)
 class PaneHolderCount:
-    """What the pane counts of the holders of one heap at a step.
+    """What the pane counts of the holders of one heap at a step."""
 
-    Attributes:
-        index: the holders.
-        amounts: what each holds.
-        marks: the marks that `growth` compares; None: there are no two of one name.
-        growth: bytes gained from the first of them to the last, shape (nodes,); None without them.
-        classes: the class of the colouring with most of its bytes, shape (nodes,); -1: none is known.
-        fills: the colour of each class.
-        total: all bytes in use.
-        waste_known: whether the trace has the requested bytes.
-    """
-
-    index: HolderIndex
-    amounts: HolderAmounts
-    marks: HolderMarkPair | None
+    index: HolderIndex  # the holders
+    amounts: HolderAmounts  # what each holds
+    marks: HolderMarkPair | None  # the marks that `growth` compares; None: there are no two of one name
+    # bytes gained from the first of them to the last, shape (nodes,); None without them
     growth: NDArray[np.int64] | None
-    classes: NDArray[np.intp]
-    fills: list[str]
-    total: int
-    waste_known: bool
+    classes: NDArray[
+        np.intp
+    ]  # the class of the colouring with most of its bytes, shape (nodes,); -1: none is known
+    fills: list[str]  # the colour of each class
+    total: int  # all bytes in use
+    waste_known: bool  # whether the trace has the requested bytes
 
     def share(self, num_bytes: int) -> float:
         """A part of all bytes in use, 0..1."""
@@ -274,19 +266,12 @@ _TRUNK: Final = 0.98  # a holder with this part of the bytes around it is the on
 
 @dataclass(frozen=True)
 class HolderRow:
-    """One row.
+    """One row."""
 
-    Attributes:
-        node: of the `HolderIndex`; -1 for all small holders together.
-        name: its path without those of the rows around it.
-        depth: 0 or 1.
-        holders: how many different paths it has.
-    """
-
-    node: int
-    name: str
-    depth: int
-    holders: int
+    node: int  # of the `HolderIndex`; -1 for all small holders together
+    name: str  # its path without those of the rows around it
+    depth: int  # 0 or 1
+    holders: int  # how many different paths it has
 
 
 @dataclass(frozen=True)
@@ -524,23 +509,14 @@ class HolderFacts:
 
 @dataclass(frozen=True)
 class GrowthFacts:
-    """What a row of what grew shows.
+    """What a row of what grew shows."""
 
-    Attributes:
-        number: of the row in messages; -1: it does nothing.
-        name: its path.
-        change: of HOLDER_CHANGE, by column; None: unknown.
-        share: of the largest change, 0..1.
-        fill: its colour.
-        chosen: whether the views are filtered by it.
-    """
-
-    number: int
-    name: str
-    change: Mapping[str, int | None]
-    share: float
-    fill: str
-    chosen: bool = False
+    number: int  # of the row in messages; -1: it does nothing
+    name: str  # its path
+    change: Mapping[str, int | None]  # of HOLDER_CHANGE, by column; None: unknown
+    share: float  # of the largest change, 0..1
+    fill: str  # its colour
+    chosen: bool = False  # whether the views are filtered by it
     depth: int = 0
 
     @property

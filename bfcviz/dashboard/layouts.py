@@ -91,19 +91,12 @@ _GAP: Final = 0.1
 
 @dataclass(frozen=True)
 class Arrangement:
-    """A layout of a certain width.
+    """A layout of a certain width."""
 
-    Attributes:
-        places: the plots of its panels, by name.
-        side: the room of the side pane; None: there is none.
-        tabs: the room of the tabs.
-        margins: beside the plots, and below the lowest one.
-    """
-
-    places: Mapping[str, Place]
-    side: Place | None
-    tabs: Place | None
-    margins: Margins
+    places: Mapping[str, Place]  # the plots of its panels, by name
+    side: Place | None  # the room of the side pane; None: there is none
+    tabs: Place | None  # the room of the tabs
+    margins: Margins  # beside the plots, and below the lowest one
 
 
 def names_in(layout: str) -> list[str]:

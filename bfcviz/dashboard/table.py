@@ -341,21 +341,13 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """One column.
+    """One column."""
 
-    Attributes:
-        name: its header, and its name in messages that sort.
-        width: in characters; a column of width 0 takes the remaining space.
-        align: numbers are right-aligned.
-        hint: its definition, shown on hover.
-        wide: whether it is hidden until the user asks for all columns.
-    """
-
-    name: str
-    width: int
-    align: Literal["left", "right"]
-    hint: str
-    wide: bool = False
+    name: str  # its header, and its name in messages that sort
+    width: int  # in characters; a column of width 0 takes the remaining space
+    align: Literal["left", "right"]  # numbers are right-aligned
+    hint: str  # its definition, shown on hover
+    wide: bool = False  # whether it is hidden until the user asks for all columns
 
     @property
     def css(self) -> str:
@@ -366,21 +358,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """One row.
+    """One row."""
 
-    Attributes:
-        cells: HTML of each column.
-        message: sent on a click.
-        here: the row is about the step shown.
-        after_here: the row of the step shown is filtered out, and belongs before this row.
-        selected: the row is about the selected chunk.
-    """
-
-    cells: Sequence[str]
-    message: Message
-    here: bool = False
-    after_here: bool = False
-    selected: bool = False
+    cells: Sequence[str]  # HTML of each column
+    message: Message  # sent on a click
+    here: bool = False  # the row is about the step shown
+    after_here: bool = False  # the row of the step shown is filtered out, and belongs before this row
+    selected: bool = False  # the row is about the selected chunk
 
 
 @dataclass(frozen=True)
@@ -393,17 +377,11 @@ class Order:
 
 @dataclass(frozen=True)
 class TableHtml:
-    """How a table is drawn.
+    """How a table is drawn."""
 
-    Attributes:
-        name: of the list, in messages and for a screen reader.
-        columns: from the left.
-        hint: what a click on a row does.
-    """
-
-    name: str
-    columns: Sequence[Column]
-    hint: str
+    name: str  # of the list, in messages and for a screen reader
+    columns: Sequence[Column]  # from the left
+    hint: str  # what a click on a row does
 
     def draw(self, rows: Sequence[Row], view: RowsInView, order: Order | None = None) -> str:
         """The table.

@@ -319,25 +319,16 @@ def _limit_less_reserved(limit: Limit, available: int, mib: int, name: str) -> L
 
 @dataclass(frozen=True)
 class PlannedDevice:
-    """One device that the settings plan for the session, with the reasons.
-
-    Attributes:
-        physical: the physical device below it.
-        memory_limit: bytes its heap may take.
-        kept_back: bytes of the GPU kept back for the system.
-        unified: whether it may exceed the GPU's memory.
-        because: the reasons, one sentence each.
-        ignored: settings without effect, one sentence each.
-    """
+    """One device that the settings plan for the session, with the reasons."""
 
     name: DeviceName
-    physical: PhysicalDevice
-    memory_limit: int
+    physical: PhysicalDevice  # the physical device below it
+    memory_limit: int  # bytes its heap may take
     options: AllocatorOptions
-    kept_back: int = 0
-    unified: bool = False
-    because: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
+    kept_back: int = 0  # bytes of the GPU kept back for the system
+    unified: bool = False  # whether it may exceed the GPU's memory
+    because: tuple[str, ...] = ()  # the reasons, one sentence each
+    ignored: tuple[str, ...] = ()  # settings without effect, one sentence each
 
 
 def plan_cpus(state: State) -> list[PlannedDevice]:

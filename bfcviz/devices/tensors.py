@@ -60,18 +60,12 @@ class ElementOperations(Protocol):
 
 @dataclass(frozen=True)
 class ElementType:
-    """The type of a tensor's elements.
+    """The type of a tensor's elements."""
 
-    Attributes:
-        name: such as `float32` or `string`.
-        itemsize: bytes of an element.
-        numpy: NumPy's dtype; None = NumPy has none.
-        operations: creates the operations for the elements of one buffer; None = plain bytes.
-    """
-
-    name: str
-    itemsize: int
-    numpy: np.dtype[Any] | None = None
+    name: str  # such as `float32` or `string`
+    itemsize: int  # bytes of an element
+    numpy: np.dtype[Any] | None = None  # NumPy's dtype; None = NumPy has none
+    # creates the operations for the elements of one buffer; None = plain bytes
     operations: Callable[[], ElementOperations] | None = field(default=None, compare=False)
 
     def __str__(self) -> str:

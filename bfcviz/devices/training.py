@@ -428,18 +428,13 @@ def mean(graph: Graph, value: Value, groups: int, name: str = "Mean") -> Value:
 class Network(ABC):
     """A network for classification.
 
-    Attributes:
-        name: of the network.
-        batch: examples per step.
-        classes: number of classes.
-
     Raises:
         InvalidRequest: impossible sizes.
     """
 
-    name: ClassVar[str]
-    batch: int = 32
-    classes: int = 10
+    name: ClassVar[str]  # of the network
+    batch: int = 32  # examples per step
+    classes: int = 10  # number of classes
 
     def __post_init__(self) -> None:
         self.expect(self.batch > 0 and self.classes > 0, "give a batch and classes of 1 or more")
@@ -582,20 +577,13 @@ def weighted_values(graph: Graph, probabilities: Value, value: Value, heads: Hea
 
 @dataclass(frozen=True)
 class Attention(Network):
-    """Layers of attention and two dense layers, each with a residual; then the mean over the tokens.
-
-    Attributes:
-        tokens: tokens per example.
-        width: numbers per token; a multiple of `heads`.
-        heads: heads per layer.
-        layers: number of layers.
-    """
+    """Layers of attention and two dense layers, each with a residual; then the mean over the tokens."""
 
     name = "attention"
-    tokens: int = 16
-    width: int = 32
-    heads: int = 4
-    layers: int = 1
+    tokens: int = 16  # tokens per example
+    width: int = 32  # numbers per token; a multiple of `heads`
+    heads: int = 4  # heads per layer
+    layers: int = 1  # number of layers
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -731,18 +719,12 @@ def mean_pool(graph: Graph, image: Value, name: str = "AvgPool") -> Value:
 
 @dataclass(frozen=True)
 class ConvNet(Network):
-    """Convolutions with ReLU, each followed by a pool that halves the image; then one dense layer.
-
-    Attributes:
-        image: pixels along each side; can be halved once per convolution.
-        channels: channels of the image, and of each convolution's result.
-        size: side of the filters, odd.
-    """
+    """Convolutions with ReLU, each followed by a pool that halves the image; then one dense layer."""
 
     name = "convnet"
-    image: int = 16
-    channels: tuple[int, ...] = (3, 16, 32)
-    size: int = 3
+    image: int = 16  # pixels along each side; can be halved once per convolution
+    channels: tuple[int, ...] = (3, 16, 32)  # channels of the image, and of each convolution's result
+    size: int = 3  # side of the filters, odd
 
     def __post_init__(self) -> None:
         super().__post_init__()

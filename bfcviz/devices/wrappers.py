@@ -611,23 +611,14 @@ Side = Literal["before", "after"]
 
 
 class Guarded(NamedTuple):
-    """A chunk in use between guard words; sizes in bytes.
+    """A chunk in use between guard words; sizes in bytes."""
 
-    Attributes:
-        address: the address that `allocate` returned.
-        size: bytes requested.
-        label: what it is for.
-        start: address of the chunk of the allocator inside.
-        total: bytes requested from the allocator inside, with guard words.
-        number: of the request, counting this wrapper's successes from 1.
-    """
-
-    address: int
-    size: int
-    label: str
-    start: int
-    total: int
-    number: int
+    address: int  # the address that `allocate` returned
+    size: int  # bytes requested
+    label: str  # what it is for
+    start: int  # address of the chunk of the allocator inside
+    total: int  # bytes requested from the allocator inside, with guard words
+    number: int  # of the request, counting this wrapper's successes from 1
 
     @property
     def end(self) -> int:
@@ -639,22 +630,14 @@ class Guarded(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Overwritten guard words on one side of a chunk.
+    """Overwritten guard words on one side of a chunk."""
 
-    Attributes:
-        chunk: the chunk with these guard words.
-        address: the first changed byte.
-        num_bytes: number of bytes from the first to the last changed byte.
-        found: their current value.
-        neighbour: the chunk in use next to that side; None if there is none.
-    """
-
-    chunk: Guarded
+    chunk: Guarded  # the chunk with these guard words
     side: Side
-    address: int
-    num_bytes: int
-    found: bytes
-    neighbour: Guarded | None
+    address: int  # the first changed byte
+    num_bytes: int  # number of bytes from the first to the last changed byte
+    found: bytes  # their current value
+    neighbour: Guarded | None  # the chunk in use next to that side; None if there is none
 
     def __str__(self) -> str:
         if self.side == "after":

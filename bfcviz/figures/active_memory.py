@@ -91,19 +91,12 @@ _LETTER: Final = 1 / 130  # of the window's width, on a page 880 pixels wide
 
 @dataclass(frozen=True)
 class Bands:
-    """Stacked lifetimes on an x axis.
+    """Stacked lifetimes on an x axis."""
 
-    Attributes:
-        lifetimes: LIFETIME records, ordered by `born`.
-        stack: the height of each band over time, in bytes.
-        x: the positions of the stack's moments, in axis units, clipped to the window.
-        sides: the ends of the window, in axis units.
-    """
-
-    lifetimes: NDArray[np.void]
-    stack: Stack
-    x: Floats
-    sides: tuple[float, float]
+    lifetimes: NDArray[np.void]  # LIFETIME records, ordered by `born`
+    stack: Stack  # the height of each band over time, in bytes
+    x: Floats  # the positions of the stack's moments, in axis units, clipped to the window
+    sides: tuple[float, float]  # the ends of the window, in axis units
 
     @property
     def highest(self) -> float:
@@ -292,15 +285,10 @@ _ONE_POSITION: Final = _ActiveMemoryLayout(
 
 @dataclass(frozen=True)
 class AreaBytes:
-    """Bytes in use by class, averaged over columns: what the areas of the active-memory timeline show.
+    """Bytes in use by class, averaged over columns: what the areas of the active-memory timeline show."""
 
-    Attributes:
-        edges: the ends of the columns in axis units, (columns + 1,).
-        held: bytes, (classes, columns).
-    """
-
-    edges: Floats
-    held: Floats
+    edges: Floats  # the ends of the columns in axis units, (columns + 1,)
+    held: Floats  # bytes, (classes, columns)
 
 
 @dataclass

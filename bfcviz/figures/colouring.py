@@ -53,25 +53,16 @@ _NUMBER: Final = re.compile(r"(?:_\d+)+$")
 
 @dataclass(frozen=True)
 class ColourTree:
-    """The holders to colour as a tree of numbered nodes; one with a single child and no label is left out.
+    """The holders to colour as a tree of numbered nodes; one with a single child and no label is left out."""
 
-    Attributes:
-        order: the label number at each place.
-        start: the first place of each node.
-        stop: the place after its last.
-        parent: the node above each one; that of the root is the root.
-        children: the nodes below each one.
-        paths: the path of each node; of names that were grouped by their numbers, one with a `*` at the end.
-        nodes: the node of each path; of a path that was left out, the node below it.
-    """
-
-    order: NDArray[np.intp]
-    start: NDArray[np.intp]
-    stop: NDArray[np.intp]
-    parent: NDArray[np.intp]
-    children: Sequence[NDArray[np.intp]]
+    order: NDArray[np.intp]  # the label number at each place
+    start: NDArray[np.intp]  # the first place of each node
+    stop: NDArray[np.intp]  # the place after its last
+    parent: NDArray[np.intp]  # the node above each one; that of the root is the root
+    children: Sequence[NDArray[np.intp]]  # the nodes below each one
+    # the path of each node; of names that were grouped by their numbers, one with a `*` at the end
     paths: Sequence[Path]
-    nodes: dict[Path, int]
+    nodes: dict[Path, int]  # the node of each path; of a path that was left out, the node below it
 
     @property
     def size(self) -> int:

@@ -35,17 +35,11 @@ STEPS: Final = 600
 
 @dataclass(frozen=True)
 class Ladder:
-    """The free chunks of a heap by size, and the request that they are compared with.
+    """The free chunks of a heap by size, and the request that they are compared with."""
 
-    Attributes:
-        chunks: the free chunks, of CHUNK: the largest first, of equal ones the lowest address.
-        request: the request; None: none.
-        rounded: its bytes as the heap rounds them; 0 without a request.
-    """
-
-    chunks: NDArray[np.void]
-    request: Request | None
-    rounded: int
+    chunks: NDArray[np.void]  # the free chunks, of CHUNK: the largest first, of equal ones the lowest address
+    request: Request | None  # the request; None: none
+    rounded: int  # its bytes as the heap rounds them; 0 without a request
 
     @property
     def ends(self) -> NDArray[np.uint64]:

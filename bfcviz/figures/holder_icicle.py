@@ -57,17 +57,11 @@ def _icicle_fills(model: Model, how: Grouping, look: Look) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Icicle:
-    """A tree of holders, and what is drawn of it.
+    """A tree of holders, and what is drawn of it."""
 
-    Attributes:
-        found: the tree.
-        parts: its rectangles, from the outermost.
-        fills: the colour of each holder, by its path in one line.
-    """
-
-    found: Holders
-    parts: Sequence[SummarizedHolder]
-    fills: Mapping[str, str]
+    found: Holders  # the tree
+    parts: Sequence[SummarizedHolder]  # its rectangles, from the outermost
+    fills: Mapping[str, str]  # the colour of each holder, by its path in one line
 
     @property
     def rows(self) -> int:

@@ -23,19 +23,12 @@ WRAPPED_ROWS = 16
 
 @dataclass(frozen=True)
 class VisibleRows:
-    """The part of the rows that is on screen.
+    """The part of the rows that is on screen."""
 
-    Attributes:
-        left: bytes from the rows' left edge.
-        right: the right end, likewise.
-        first: the first row at least partly on screen.
-        stop: the row after the last.
-    """
-
-    left: float
-    right: float
-    first: int
-    stop: int
+    left: float  # bytes from the rows' left edge
+    right: float  # the right end, likewise
+    first: int  # the first row at least partly on screen
+    stop: int  # the row after the last
 
     def __len__(self) -> int:
         """Rows at least partly on screen; 0 if only empty space is on screen."""
@@ -44,19 +37,12 @@ class VisibleRows:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Address ranges split at the ends of rows; one entry per piece.
+    """Address ranges split at the ends of rows; one entry per piece."""
 
-    Attributes:
-        source: the index of the piece's range.
-        row: its row.
-        left: bytes from the row's left edge, float64 (exact to 2^53).
-        right: the right end, likewise.
-    """
-
-    source: NDArray[np.intp]
-    row: NDArray[np.intp]
-    left: NDArray[np.float64]
-    right: NDArray[np.float64]
+    source: NDArray[np.intp]  # the index of the piece's range
+    row: NDArray[np.intp]  # its row
+    left: NDArray[np.float64]  # bytes from the row's left edge, float64 (exact to 2^53)
+    right: NDArray[np.float64]  # the right end, likewise
 
     def __len__(self) -> int:
         return len(self.row)
@@ -78,23 +64,14 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Rows:
-    """The layout of one set of regions.
+    """The layout of one set of regions."""
 
-    Attributes:
-        width: bytes per full row: a power of two, at least 256.
-        address: of each region, ascending, uint64.
-        size: bytes of each region, uint64.
-        slot: the number of each region.
-        first: the first row of each region; a last entry holds the number of rows.
-        order: the regions in the order of their rows: by address, or by size.
-    """
-
-    width: int
-    address: NDArray[np.uint64]
-    size: NDArray[np.uint64]
-    slot: NDArray[np.uint16]
-    first: NDArray[np.intp]
-    order: NDArray[np.intp]
+    width: int  # bytes per full row: a power of two, at least 256
+    address: NDArray[np.uint64]  # of each region, ascending, uint64
+    size: NDArray[np.uint64]  # bytes of each region, uint64
+    slot: NDArray[np.uint16]  # the number of each region
+    first: NDArray[np.intp]  # the first row of each region; a last entry holds the number of rows
+    order: NDArray[np.intp]  # the regions in the order of their rows: by address, or by size
 
     def __len__(self) -> int:
         return int(self.first[-1])
@@ -175,18 +152,12 @@ class CellBytes:
 
     An image of the map is painted from it. It is here and not in `cells`: a compiled module that is imported first
     cannot give a class to the modules that it imports itself.
-
-    Attributes:
-        in_use: bytes of chunks in use, waste included.
-        waste: bytes of chunks in use that were not requested.
-        region: bytes inside a region.
-        by_class: (classes, rows, columns): bytes in use of each class.
     """
 
-    in_use: NDArray[np.float64]
-    waste: NDArray[np.float64]
-    region: NDArray[np.float64]
-    by_class: NDArray[np.float64]
+    in_use: NDArray[np.float64]  # bytes of chunks in use, waste included
+    waste: NDArray[np.float64]  # bytes of chunks in use that were not requested
+    region: NDArray[np.float64]  # bytes inside a region
+    by_class: NDArray[np.float64]  # (classes, rows, columns): bytes in use of each class
 
     @classmethod
     def unfilled(cls, classes: int, rows: int, columns: int) -> "CellBytes":

@@ -32,19 +32,12 @@ _DEFINITION: Final = (
 
 
 class MarkedSeries(NamedTuple):
-    """The values of the marks of one name in the window.
+    """The values of the marks of one name in the window."""
 
-    Attributes:
-        name: of the marks.
-        steps: i8[n], after each mark.
-        positions: f8[n] on the axis, in its unit.
-        values: f8[n].
-    """
-
-    name: str
-    steps: NDArray[np.int64]
-    positions: NDArray[np.float64]
-    values: NDArray[np.float64]
+    name: str  # of the marks
+    steps: NDArray[np.int64]  # i8[n], after each mark
+    positions: NDArray[np.float64]  # f8[n] on the axis, in its unit
+    values: NDArray[np.float64]  # f8[n]
 
 
 def marked_series(history: History) -> list[MarkedSeries]:

@@ -107,37 +107,27 @@ BARE_ROWS: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Panel:
-    """One set of axes.
+    """One set of axes."""
 
-    Attributes:
-        name: its name in code, unique on a page.
-        title: its title, with the unit if all traces share one.
-        caption: how to read it, in one line.
-        definition: the exact definitions, shown on hover over the title; lines separated by `<br>`. A line that
-            begins with a space continues the one before.
-        traces: plotly traces, without axes; a kind of panel always has the same number in the same order.
-            `legend` is the trace's line of the legend, from 0 (the default).
-        xaxis: plotly's settings of the x axis.
-        yaxis: plotly's settings of the y axis.
-        x_unit: bytes, steps or nanoseconds per unit of the x axis.
-        y_unit: the same for the y axis.
-        legend: whether it has a legend of its own.
-        title_names_y: whether its title also names what its y axis shows, up to the edge: a dashboard leaves that out.
-        listed_elsewhere: whether other parts of a dashboard name its colours: there it has no legend.
-    """
-
-    name: str
-    title: str
-    caption: str
+    name: str  # its name in code, unique on a page
+    title: str  # its title, with the unit if all traces share one
+    caption: str  # how to read it, in one line
+    # plotly traces, without axes; a kind of panel always has the same number in the same order. `legend` is the
+    # trace's line of the legend, from 0 (the default).
     traces: Sequence[Mapping[str, Any]]
-    xaxis: Mapping[str, Any]
-    yaxis: Mapping[str, Any]
-    x_unit: float = 1.0
-    y_unit: float = 1.0
+    xaxis: Mapping[str, Any]  # plotly's settings of the x axis
+    yaxis: Mapping[str, Any]  # plotly's settings of the y axis
+    x_unit: float = 1.0  # bytes, steps or nanoseconds per unit of the x axis
+    y_unit: float = 1.0  # the same for the y axis
+    # the exact definitions, shown on hover over the title; lines separated by `<br>`. A line that begins with a space
+    # continues the one before.
     definition: str = ""
-    legend: bool = True
+    legend: bool = True  # whether it has a legend of its own
+    # whether its title also names what its y axis shows, up to the edge: a dashboard leaves that out
     title_names_y: bool = False
-    listed_elsewhere: bool = False
+    listed_elsewhere: bool = (
+        False  # whether other parts of a dashboard name its colours: there it has no legend
+    )
 
     @property
     def above(self) -> int:

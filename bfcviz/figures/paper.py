@@ -66,17 +66,13 @@ class PrintedBox(NamedTuple):
 
 @dataclass(frozen=True)
 class _Fill:
-    """A fill.
+    """A fill."""
 
-    Attributes:
-        colour: its grey.
-        plate: the colour of a plate below a text: its grey, if it has a pattern; None: no plate is needed.
-        edges: its outline, in pixels; shape (n, 4): from x, y to x, y.
-    """
-
-    colour: str
-    plate: str | None
-    edges: Floats
+    colour: str  # its grey
+    plate: (
+        str | None
+    )  # the colour of a plate below a text: its grey, if it has a pattern; None: no plate is needed
+    edges: Floats  # its outline, in pixels; shape (n, 4): from x, y to x, y
 
     def crossings(self, level: float, *, along: int) -> Floats:
         """Where the outline crosses a horizontal line, at this y (`along` 0), or a vertical one, at this x (1)."""

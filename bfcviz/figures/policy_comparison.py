@@ -48,37 +48,27 @@ _LONGEST: Final = 36  # characters of a line of a name
 
 @dataclass(frozen=True)
 class DrawnPolicy:
-    """One allocator of a comparison of policies, as its pictures show it.
+    """One allocator of a comparison of policies, as its pictures show it."""
 
-    Attributes:
-        name: as it was asked for, such as `bfc:allow_growth=true`.
-        reserved: bytes that the driver had granted, after each request, uint64[n].
-        in_use: bytes of blocks in use, after each request, uint64[n].
-        requested_at_peak: requested bytes where most is in use.
-        scattered_share: 1 - largest free chunk / free bytes, where most is in use; None: not known.
-        failed: index of the first request that failed, the last one of the arrays; None: none.
-        failed_size: bytes of that request.
-        message: why it cannot serve the requests; empty if it can.
-        driver_calls: grants, refused grants and releases; None: not known.
-        stall_s: seconds that these calls may take.
-        role: what the row is, such as `as recorded` or `plan`; empty: a policy like others.
-        is_allocator: rules that a heap can have; no plan, no lower bound.
-        is_compared: a real allocator was compared with these rules, or there is none.
-    """
-
-    name: str
-    reserved: NDArray[np.uint64] = field(repr=False)
-    in_use: NDArray[np.uint64] = field(repr=False)
-    requested_at_peak: int = 0
-    scattered_share: float | None = None
-    failed: int | None = None
-    failed_size: int = 0
-    message: str = ""
-    is_allocator: bool = True
-    driver_calls: int | None = None
-    stall_s: float = 0.0
-    role: str = ""
-    is_compared: bool = True
+    name: str  # as it was asked for, such as `bfc:allow_growth=true`
+    reserved: NDArray[np.uint64] = field(
+        repr=False
+    )  # bytes that the driver had granted, after each request, uint64[n]
+    in_use: NDArray[np.uint64] = field(repr=False)  # bytes of blocks in use, after each request, uint64[n]
+    requested_at_peak: int = 0  # requested bytes where most is in use
+    scattered_share: float | None = (
+        None  # 1 - largest free chunk / free bytes, where most is in use; None: not known
+    )
+    failed: int | None = (
+        None  # index of the first request that failed, the last one of the arrays; None: none
+    )
+    failed_size: int = 0  # bytes of that request
+    message: str = ""  # why it cannot serve the requests; empty if it can
+    is_allocator: bool = True  # rules that a heap can have; no plan, no lower bound
+    driver_calls: int | None = None  # grants, refused grants and releases; None: not known
+    stall_s: float = 0.0  # seconds that these calls may take
+    role: str = ""  # what the row is, such as `as recorded` or `plan`; empty: a policy like others
+    is_compared: bool = True  # a real allocator was compared with these rules, or there is none
 
     @property
     def has_failed(self) -> bool:
@@ -115,21 +105,13 @@ class DrawnPolicy:
 
 @dataclass(frozen=True)
 class DrawnJob:
-    """The job of a comparison of policies, as its pictures show it.
+    """The job of a comparison of policies, as its pictures show it."""
 
-    Attributes:
-        source: name of its trace.
-        requests: number of requests.
-        live_bytes: the most requested bytes in use: no allocator can need less.
-        limit: memory limit in bytes; None: none.
-        verdict: what the comparison shows, in one sentence.
-    """
-
-    source: str
-    requests: int
-    live_bytes: int
-    limit: int | None = None
-    verdict: str = ""
+    source: str  # name of its trace
+    requests: int  # number of requests
+    live_bytes: int  # the most requested bytes in use: no allocator can need less
+    limit: int | None = None  # memory limit in bytes; None: none
+    verdict: str = ""  # what the comparison shows, in one sentence
 
 
 def best_first(policies: Sequence[DrawnPolicy]) -> list[DrawnPolicy]:
@@ -693,21 +675,13 @@ _DEFINITION: Final = (
 
 @dataclass(frozen=True)
 class PolicyHeap:
-    """The heap of one policy at the moment that the maps compare; all have the same labels, by number.
+    """The heap of one policy at the moment that the maps compare; all have the same labels, by number."""
 
-    Attributes:
-        name: of the policy.
-        trace: its events; it has one heap.
-        step: events applied.
-        failed: whether a request failed at this step.
-        role: such as `as recorded`, the title in place of the name; empty: none.
-    """
-
-    name: str
-    trace: Trace
-    step: int
-    failed: bool = False
-    role: str = ""
+    name: str  # of the policy
+    trace: Trace  # its events; it has one heap
+    step: int  # events applied
+    failed: bool = False  # whether a request failed at this step
+    role: str = ""  # such as `as recorded`, the title in place of the name; empty: none
 
 
 def policy_maps_figure(heaps: Sequence[PolicyHeap], moment: str, look: Look | None = None) -> Picture:

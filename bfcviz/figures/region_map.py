@@ -103,35 +103,20 @@ def map_outline(name: str, pieces: Pieces, divisor: int, colour: str, width: flo
 
 @dataclass(frozen=True)
 class VisibleChunks:
-    """What the traces of a region map are drawn from: the chunks that are on screen, and their colours.
+    """What the traces of a region map are drawn from: the chunks that are on screen, and their colours."""
 
-    Attributes:
-        chunks: CHUNK records of the chunks at least partly on screen, by address.
-        rows: the layout of all regions.
-        part: the part of the rows on screen.
-        divisor: bytes per unit of the x axis.
-        theme: all other colours.
-        colours: the colouring of chunks in use.
-        classes: the class of each chunk; see `Colouring.classes`.
-        faded: which chunks are drawn faded.
-        found: which chunks a search finds.
-        shows_waste: whether bytes that were not requested have their own colour.
-        legend: whether the classes are named in the legend.
-        pixels: width and height of the plot.
-    """
-
-    chunks: NDArray[np.void]
-    rows: Rows
-    part: VisibleRows
-    divisor: int
-    theme: Theme
-    colours: Colouring
-    classes: NDArray[np.uint8]
-    faded: NDArray[np.bool_]
-    found: NDArray[np.bool_]
-    shows_waste: bool
-    legend: bool
-    pixels: tuple[int, int]
+    chunks: NDArray[np.void]  # CHUNK records of the chunks at least partly on screen, by address
+    rows: Rows  # the layout of all regions
+    part: VisibleRows  # the part of the rows on screen
+    divisor: int  # bytes per unit of the x axis
+    theme: Theme  # all other colours
+    colours: Colouring  # the colouring of chunks in use
+    classes: NDArray[np.uint8]  # the class of each chunk; see `Colouring.classes`
+    faded: NDArray[np.bool_]  # which chunks are drawn faded
+    found: NDArray[np.bool_]  # which chunks a search finds
+    shows_waste: bool  # whether bytes that were not requested have their own colour
+    legend: bool  # whether the classes are named in the legend
+    pixels: tuple[int, int]  # width and height of the plot
 
     @cached_property
     def pieces(self) -> Pieces:

@@ -64,42 +64,28 @@ class Paint:
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of one template.
-
-    Attributes:
-        in_use: chunks in use, and their bytes.
-        free: free chunks, their bytes, and external fragmentation.
-        waste: bytes of chunks in use that were not requested; internal fragmentation.
-        pool: all memory granted by the sub-allocator; regions.
-        highlight: chunks touched by this step, and the line at this step.
-        selection: the selected chunk.
-        search: the matches of a search.
-        fit: free chunks that would take a request.
-        oom: failed requests.
-        limit: the heap's memory limit.
-        classes: seven classes without an order, such as labels; the first is `in_use`. See `shades`.
-        other: the class of everything without a colour of its own.
-        ramp: eight ordered classes from low to high; high contrasts most with the paper.
-    """
+    """The colours of one template."""
 
     name: ThemeName
     paper: str
     text: str
     muted: str
     grid: str
-    in_use: Paint
-    free: Paint
-    waste: Paint
-    pool: Paint
-    highlight: str
-    selection: str
-    search: str
-    fit: str
-    oom: str
-    limit: str
-    classes: tuple[Paint, ...]
-    other: Paint
-    ramp: tuple[Paint, ...]
+    in_use: Paint  # chunks in use, and their bytes
+    free: Paint  # free chunks, their bytes, and external fragmentation
+    waste: Paint  # bytes of chunks in use that were not requested; internal fragmentation
+    pool: Paint  # all memory granted by the sub-allocator; regions
+    highlight: str  # chunks touched by this step, and the line at this step
+    selection: str  # the selected chunk
+    search: str  # the matches of a search
+    fit: str  # free chunks that would take a request
+    oom: str  # failed requests
+    limit: str  # the heap's memory limit
+    classes: tuple[
+        Paint, ...
+    ]  # seven classes without an order, such as labels; the first is `in_use`. See `shades`.
+    other: Paint  # the class of everything without a colour of its own
+    ramp: tuple[Paint, ...]  # eight ordered classes from low to high; high contrasts most with the paper
 
     @property
     def holders(self) -> tuple[Paint, ...]:

@@ -218,15 +218,10 @@ _FEW: Final = 2_000_000
 
 @dataclass(frozen=True)
 class DrawnEvents:
-    """Events that the pictures of timelines draw one by one, evenly thinned if there are too many.
+    """Events that the pictures of timelines draw one by one, evenly thinned if there are too many."""
 
-    Attributes:
-        events: the events that are left, in order.
-        every: each stands for so many events, itself included; 1: not thinned.
-    """
-
-    events: Events
-    every: int = 1
+    events: Events  # the events that are left, in order
+    every: int = 1  # each stands for so many events, itself included; 1: not thinned
 
     def between(self, start: int, stop: int) -> "DrawnEvents":
         """Those with start <= seq < stop."""
@@ -429,17 +424,11 @@ def _timeline_mark_text(history: History, event: np.void) -> str:
 
 @dataclass(frozen=True)
 class TimelineLanes:
-    """The lanes of phases along the top of a timeline; phases that find no free lane are counted, not drawn.
+    """The lanes of phases along the top of a timeline; phases that find no free lane are counted, not drawn."""
 
-    Attributes:
-        count: number of lanes.
-        share: of the plot's height, of one lane.
-        width: of a bar, in pixels.
-    """
-
-    count: int = 4
-    share: float = 0.055
-    width: int = 11
+    count: int = 4  # number of lanes
+    share: float = 0.055  # of the plot's height, of one lane
+    width: int = 11  # of a bar, in pixels
 
 
 _LETTER: Final = 0.012  # of the plot's width: about one letter of a name

@@ -124,36 +124,25 @@ class HeapData:
 
 @dataclass(frozen=True)
 class ViewTab:
-    """The tab of a dashboard that a view is in.
+    """The tab of a dashboard that a view is in."""
 
-    Attributes:
-        name: its name, a value of `Inspector.views`.
-        text: its text.
-        was: the name it had in earlier versions, which stays valid.
-        folded: it is not offered as a tab; `everything` and its name show it.
-        when: made of a trace and a pool, it says at any moment whether a folded tab is offered after all.
-    """
-
-    name: str
-    text: str
-    was: str = ""
-    folded: bool = False
+    name: str  # its name, a value of `Inspector.views`
+    text: str  # its text
+    was: str = ""  # the name it had in earlier versions, which stays valid
+    folded: bool = False  # it is not offered as a tab; `everything` and its name show it
+    # made of a trace and a pool, it says at any moment whether a folded tab is offered after all
     when: Callable[[Trace, int], Callable[[], bool]] | None = None
 
 
 @dataclass(frozen=True)
 class DashboardPlace:
-    """The place of a view in a dashboard.
+    """The place of a view in a dashboard."""
 
-    Attributes:
-        tab: the tab that shows it; views of the same tab stand side by side. None: it is above the tabs.
-        height: of a plot, in pixels.
-        below: pixels under a plot: ticks, and the title of the axis.
-    """
-
-    tab: ViewTab | None
-    height: int = 165
-    below: int = 40
+    tab: (
+        ViewTab | None
+    )  # the tab that shows it; views of the same tab stand side by side. None: it is above the tabs.
+    height: int = 165  # of a plot, in pixels
+    below: int = 40  # pixels under a plot: ticks, and the title of the axis
 
 
 @dataclass(frozen=True, kw_only=True)

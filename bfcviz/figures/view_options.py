@@ -23,15 +23,10 @@ class MapWindow:
 
 @dataclass(frozen=True)
 class Selected:
-    """The selected chunk, by its address and (if in use) the event that allocated it.
+    """The selected chunk, by its address and (if in use) the event that allocated it."""
 
-    Attributes:
-        address: the address of its first byte.
-        born: `seq` of its ALLOCATE; None for a free chunk.
-    """
-
-    address: int
-    born: int | None = None
+    address: int  # the address of its first byte
+    born: int | None = None  # `seq` of its ALLOCATE; None for a free chunk
 
     @classmethod
     def of(cls, chunk: Any) -> "Selected":

@@ -30,17 +30,11 @@ class _Tables:
 
 
 class _Work(NamedTuple):
-    """What a context is busy with: its label, and the labels around it.
+    """What a context is busy with: its label, and the labels around it."""
 
-    Attributes:
-        number: of the table * 2^32 + of the label in it; 0: there is no table. C code reads it (thread_label.h).
-        name: of the label.
-        outer: what is around it; None: nothing.
-    """
-
-    number: int
-    name: str
-    outer: "_Work | None"
+    number: int  # of the table * 2^32 + of the label in it; 0: there is no table. C code reads it (thread_label.h).
+    name: str  # of the label
+    outer: "_Work | None"  # what is around it; None: nothing
 
     def without(self, name: str) -> "_Work | None":
         """The same without its innermost work of this name: a generator may end after a work that began later."""

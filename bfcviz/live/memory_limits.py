@@ -113,17 +113,11 @@ class Room(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What the heaps of a device may take together. At most one field is set; none set means the default.
+    """What the heaps of a device may take together. At most one field is set; none set means the default."""
 
-    Attributes:
-        limit: bytes.
-        fraction: share of the device's total memory.
-        headroom: bytes of the free memory to leave free.
-    """
-
-    limit: int | None = None
-    fraction: float | None = None
-    headroom: int | None = None
+    limit: int | None = None  # bytes
+    fraction: float | None = None  # share of the device's total memory
+    headroom: int | None = None  # bytes of the free memory to leave free
 
     @classmethod
     def parse(cls, limit: int | str | None, fraction: float | None, headroom: int | str | None) -> Self:

@@ -67,24 +67,16 @@ H = TypeVar("H", bound=ServedHeap)
 
 @dataclass
 class HeapFactory(Generic[H]):
-    """Makes the heap of a stream. The heaps of a device share one budget.
-
-    Attributes:
-        framework: the start of their names.
-        source: makes the sub-allocator of a device and a stream, within a budget.
-        limit: returns the budget of a device in bytes; called once per device.
-        logs: the log of each heap in turn (`heap_provider.logs_of_heaps`).
-        labels: the label table of all heaps.
-        options: the options of all heaps.
-    """
+    """Makes the heap of a stream. The heaps of a device share one budget."""
 
     kind: type[H]
-    framework: str
+    framework: str  # the start of their names
+    # makes the sub-allocator of a device and a stream, within a budget
     source: Callable[[int, int, Budget], SubAllocator]
-    limit: Callable[[int], int]
-    logs: Iterator[EventLog | None]
-    labels: Labels
-    options: AllocatorOptions
+    limit: Callable[[int], int]  # returns the budget of a device in bytes; called once per device
+    logs: Iterator[EventLog | None]  # the log of each heap in turn (`heap_provider.logs_of_heaps`)
+    labels: Labels  # the label table of all heaps
+    options: AllocatorOptions  # the options of all heaps
     _budgets: dict[int, Budget] = field(default_factory=dict)
     _made: dict[int, int] = field(default_factory=dict)
 

@@ -94,21 +94,13 @@ def check_alerts(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
 
 
 class Alarm(NamedTuple):
-    """An alert that went off.
+    """An alert that went off."""
 
-    Attributes:
-        alert: the alert.
-        heap: the name of the heap.
-        step: the step of the worst value since the last check.
-        value: the value at that step, in bytes or as a share (0..1).
-        text: all of this as one sentence.
-    """
-
-    alert: Alert
-    heap: str
-    step: int
-    value: float
-    text: str
+    alert: Alert  # the alert
+    heap: str  # the name of the heap
+    step: int  # the step of the worst value since the last check
+    value: float  # the value at that step, in bytes or as a share (0..1)
+    text: str  # all of this as one sentence
 
     @property
     def mark(self) -> tuple[str, int]:

@@ -187,21 +187,13 @@ class AllocatorPlugin(WorkerPlugin):
 
 
 class WorkerReport(NamedTuple):
-    """What a worker tells its client.
+    """What a worker tells its client."""
 
-    Attributes:
-        token: of its recording; "": there is none.
-        name: of the worker.
-        problem: why there is none.
-        left_out: heaps that are not recorded.
-        increment: what is new, if the client fetches it.
-    """
-
-    token: str
-    name: str
-    problem: str
-    left_out: list[str]
-    increment: Increment | None
+    token: str  # of its recording; "": there is none
+    name: str  # of the worker
+    problem: str  # why there is none
+    left_out: list[str]  # heaps that are not recorded
+    increment: Increment | None  # what is new, if the client fetches it
 
 
 def report(

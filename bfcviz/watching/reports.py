@@ -25,19 +25,12 @@ _MAX_HOLDERS: Final = 12
 
 
 class ReportHolder(NamedTuple):
-    """A line of a watch's `Report`: a label that held chunks in use.
+    """A line of a watch's `Report`: a label that held chunks in use."""
 
-    Attributes:
-        name: the label, and the place in the code where a stack was recorded: `forward, train.py:41 step`.
-        chunks: how many chunks it held.
-        num_bytes: their sizes added up.
-        share: of all bytes in use, 0..1.
-    """
-
-    name: str
-    chunks: int
-    num_bytes: int
-    share: float
+    name: str  # the label, and the place in the code where a stack was recorded: `forward, train.py:41 step`
+    chunks: int  # how many chunks it held
+    num_bytes: int  # their sizes added up
+    share: float  # of all bytes in use, 0..1
 
 
 @dataclass(frozen=True)

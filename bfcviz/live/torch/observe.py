@@ -49,25 +49,16 @@ class Asked(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What one reading of PyTorch's history, while it is observed, found of a device.
+    """What one reading of PyTorch's history, while it is observed, found of a device."""
 
-    Attributes:
-        trace: the history, the oldest entry first.
-        segments: all segments of the device, a little earlier than the end of the trace.
-        settings: the allocator's settings.
-        asked: when the segments were asked for.
-        is_still: nothing was recorded after the segments were told, which therefore are the state at the end.
-        is_whole: nothing was overwritten since the history was cleared, or turned on.
-        is_cleared: the history was cleared just after this trace.
-    """
-
-    trace: Sequence[Entry]
-    segments: Sequence[Entry]
-    settings: Mapping[str, Any]
-    asked: Asked
+    trace: Sequence[Entry]  # the history, the oldest entry first
+    segments: Sequence[Entry]  # all segments of the device, a little earlier than the end of the trace
+    settings: Mapping[str, Any]  # the allocator's settings
+    asked: Asked  # when the segments were asked for
+    # nothing was recorded after the segments were told, which therefore are the state at the end
     is_still: bool = False
-    is_whole: bool = True
-    is_cleared: bool = False
+    is_whole: bool = True  # nothing was overwritten since the history was cleared, or turned on
+    is_cleared: bool = False  # the history was cleared just after this trace
 
 
 _MOST_MARKS: Final = 100_000
@@ -354,19 +345,12 @@ _SWITCHES: Final = ("_cuda_record_memory_history", "_cuda_record_memory_history_
 
 
 class _Counters(NamedTuple):
-    """PyTorch's counters of a device.
+    """PyTorch's counters of a device."""
 
-    Attributes:
-        entries: of the history so far.
-        failures: of them, failed requests.
-        blocks: of them, blocks that came and went.
-        bytes: that came and went.
-    """
-
-    entries: int
-    failures: int
-    blocks: int
-    bytes: int
+    entries: int  # of the history so far
+    failures: int  # of them, failed requests
+    blocks: int  # of them, blocks that came and went
+    bytes: int  # that came and went
 
 
 class Recorder:
