@@ -34,8 +34,7 @@ if TYPE_CHECKING:  # a command that needs them waits for their import, and no ot
 # ------------------------------------------------------------------------------
 # Open a file with a progress bar on a terminal, and check where a command writes.
 
-_QUIET_S: Final = 0.5
-"""Nothing is shown for so long: most files are read sooner."""
+_QUIET_S: Final = 0.5  # nothing is shown for so long: most files are read sooner
 
 _PAUSE_S: Final = 0.2
 _WIDTH: Final = 30

@@ -15,8 +15,7 @@ from bfcviz.model.navigation import NAMED_STEPS, failing_pool
 from bfcviz.public_functions import what_grew
 from bfcviz.terminal import json_text, say
 
-_MOST_CHUNKS: Final = 1000
-"""Chunks of a holder that the JSON object lists."""
+_MOST_CHUNKS: Final = 1000  # chunks of a holder that the JSON object lists
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

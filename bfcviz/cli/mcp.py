@@ -24,14 +24,12 @@ from bfcviz.model.navigation import NAMED_STEPS, failing_pool
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 
-_MOST_TEXT: Final = 20_000
-"""Characters of an answer."""
+_MOST_TEXT: Final = 20_000  # characters of an answer
 
 _OUTSIDE: Final = "leads out of the folder that may be read: give a path below it"
 _MOST_FILES: Final = 200
 _MOST_POLICIES: Final = 8
-_SEARCH_S: Final = 60.0
-"""A search of settings ends after so long, with what it knows then."""
+_SEARCH_S: Final = 60.0  # a search of settings ends after so long, with what it knows then
 
 _HELP: Final = (
     "Answers about GPU memory: why requests failed, who holds memory, what leaks, what another setting would change. "

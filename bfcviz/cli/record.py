@@ -57,8 +57,7 @@ from bfcviz.units import format_bytes
 _PARTIAL: Final = f"{EARLIER}.partial"
 """Its name until all of it is moved there: an interrupted move is undone, whatever is in either folder."""
 
-_LOOK_S: Final = 0.5
-"""Seconds between two looks for the first event."""
+_LOOK_S: Final = 0.5  # seconds between two looks for the first event
 
 
 class EarlierRecording:

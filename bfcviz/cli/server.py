@@ -196,8 +196,7 @@ def _read_page_scripts() -> _PageScripts:
     return _PageScripts(digest_of_plotly, digest_of_first, packed)
 
 
-_LEVEL: Final = 4
-"""Of compression: 6 makes the scripts 4 % smaller and takes twice as long."""
+_LEVEL: Final = 4  # of compression: 6 makes the scripts 4 % smaller and takes twice as long
 
 
 def opening(first_screen: str, theme: str) -> str:
@@ -433,11 +432,9 @@ class _Width(JupyterHandler):
         self.set_status(204)
 
 
-_BESIDE: Final = 30
-"""Pixels of the page's width that Voila's styles leave beside a dashboard."""
+_BESIDE: Final = 30  # pixels of the page's width that Voila's styles leave beside a dashboard
 
-_OWN: Final = "bfcviz"
-"""The folder of this server's own scripts."""
+_OWN: Final = "bfcviz"  # the folder of this server's own scripts
 
 
 class _OwnScript(RequestHandler):

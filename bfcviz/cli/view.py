@@ -119,8 +119,7 @@ def serve_view(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -
         standby.end()
 
 
-_SEPARATOR = "\n"
-"""Between several files where one is expected: the ranks of one job."""
+_SEPARATOR = "\n"  # between several files where one is expected: the ranks of one job
 
 _prepared: dict[str, "tuple[os.stat_result, Trace]"] = {}
 _prepared_ranks: dict[str, "RankSet"] = {}

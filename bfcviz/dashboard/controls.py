@@ -372,11 +372,8 @@ class Controls:
 
 
 _SEARCHED: Final = "search: name, 0x…, >1MiB"
-_ROOM_FOR_EXAMPLES: Final = 920
-"""Pixels of a page with room for this text in the box."""
-
-_ROOM_FOR_ALL: Final = 1100
-"""Pixels of a page with room for the slider in the first row."""
+_ROOM_FOR_EXAMPLES: Final = 920  # pixels of a page with room for this text in the box
+_ROOM_FOR_ALL: Final = 1100  # pixels of a page with room for the slider in the first row
 
 _SIZES: Final = [
     ("no size", 0),

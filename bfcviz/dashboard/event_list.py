@@ -53,8 +53,7 @@ EVENT_COLUMNS: Final = (
     Column("stream", 7, "right", "number of the stream", wide=True),
 )
 
-_PLACED: Final = frozenset(Kind) - {Kind.OOM, Kind.MARK}
-"""Kinds whose address and size are those of memory."""
+_PLACED: Final = frozenset(Kind) - {Kind.OOM, Kind.MARK}  # kinds whose address and size are those of memory
 
 _REQUESTED: Final = frozenset({Kind.ALLOCATE, Kind.FREE, Kind.OOM})
 """Kinds with a requested size, even if it is 0."""
@@ -70,11 +69,9 @@ _HINTS: Final = {
     Kind.OOM: "a request failed",
     Kind.MARK: "the user's own mark",
 }
-_PROGRESS_S: Final = 0.5
-"""Seconds between two progress messages of a search."""
+_PROGRESS_S: Final = 0.5  # seconds between two progress messages of a search
 
-_CLOSE: Final = 1024
-"""Events that are read at once to show some of them."""
+_CLOSE: Final = 1024  # events that are read at once to show some of them
 
 _TABLE: Final = TableHtml("events", EVENT_COLUMNS, "go to this step")
 

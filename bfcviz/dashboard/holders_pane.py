@@ -247,8 +247,7 @@ _BY_LABEL: Final = frozenset({"op", "line", "stack", "shape", "data_type"})
 _BY_FIELD: Final = {"holder": "label"}
 """Colouring -> the field of a chunk that its classes depend on, where it has another name."""
 
-_SAMPLE: Final = 100_000
-"""Chunks whose colours are looked at; of more chunks every second, third, ... one."""
+_SAMPLE: Final = 100_000  # chunks whose colours are looked at; of more chunks every second, third, ... one.
 
 
 # ------------------------------------------------------------------------------

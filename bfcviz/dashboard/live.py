@@ -90,8 +90,7 @@ def read_ring_once(trace: Trace, waited: float) -> float:
 
 PERIOD_S: Final = 1.0
 
-_LEAST_RATE_S: Final = 0.1
-"""A rate over less says nothing."""
+_LEAST_RATE_S: Final = 0.1  # a rate over less says nothing
 
 
 class StatusLine:

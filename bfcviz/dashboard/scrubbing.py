@@ -19,8 +19,7 @@ from bfcviz.exporters.interactive_page import class_table, page_colouring, page_
 from bfcviz.figures.colouring import faded
 from bfcviz.figures.view_options import Look, choice_of
 
-_MOST_EVENTS: Final = 100_000
-"""Around the step: half a second of the kernel, 40 bytes a chunk in the page."""
+_MOST_EVENTS: Final = 100_000  # around the step: half a second of the kernel, 40 bytes a chunk in the page
 
 
 class Scrubbing:

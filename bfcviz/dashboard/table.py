@@ -165,8 +165,7 @@ ROW_PX: Final = 21
 BEYOND: Final = 11
 """Rows that are made before the first one in sight, and after the last one."""
 
-_TALLEST: Final = 8_000_000
-"""Pixels of a whole list: browsers draw nothing below about 17 million."""
+_TALLEST: Final = 8_000_000  # pixels of a whole list: browsers draw nothing below about 17 million
 
 
 class RowsInView:

@@ -98,22 +98,17 @@ STYLE: Final = f"{_COLOURS}{SIZE_BAR_STYLE}{SHOWN}{_RULES}"
 # ------------------------------------------------------------------------------
 # The card of a failed request, and that of a peak: at most 600 pixels tall where it is 880 wide.
 
-_LONGEST: Final = 600
-"""Characters of a text."""
+_LONGEST: Final = 600  # characters of a text
 
 _LONGEST_NAME: Final = 30
 
-_MOST_HOLDERS: Final = 8
-"""Holders that are listed; the rest is one row."""
+_MOST_HOLDERS: Final = 8  # holders that are listed; the rest is one row
 
-_MAP: Final = 240
-"""Pixels of the map at most."""
+_MAP: Final = 240  # pixels of the map at most
 
-_TIMELINE: Final = 165
-"""Pixels of the memory over time: as high as in a dashboard."""
+_TIMELINE: Final = 165  # pixels of the memory over time: as high as in a dashboard
 
-_PIECES: Final = 40
-"""Free chunks that are drawn each for itself in the bar of free memory."""
+_PIECES: Final = 40  # free chunks that are drawn each for itself in the bar of free memory
 
 
 def failure_card(model: Model, found: Diagnosis) -> str:

@@ -59,8 +59,7 @@ from bfcviz.model.grouping import UNNAMED, grouping
 
 Numbers = NDArray[np.int64]
 
-_EXACT: Final = 1 << 53
-"""Whole numbers below are exact in a page, which computes in float64."""
+_EXACT: Final = 1 << 53  # whole numbers below are exact in a page, which computes in float64
 
 _FIELDS: Final[dict[Kind, tuple[str, ...]]] = {
     Kind.EXTEND: ("chunk", "address", "size", "region", "flags"),
@@ -235,8 +234,7 @@ def _bytes_kept_by_splits(events: Events, splits: NDArray[np.intp], rows: NDArra
 MOST_EVENTS: Final = 2_000_000
 """Events of a page, unless it is asked for others: a browser needs about 150 bytes for each."""
 
-_BEFORE: Final = 0.75
-"""Of the events of a page that has not all: before the step shown."""
+_BEFORE: Final = 0.75  # of the events of a page that has not all: before the step shown
 
 
 def interactive_html(report: HeapReport, ranks: RankSet | None = None, most: int = MOST_EVENTS) -> str:
@@ -412,8 +410,7 @@ def _page_chunks_in_use(model: Model, events: Events, first: int) -> NDArray[np.
     return found
 
 
-_LONGEST: Final = 500
-"""Characters of a text of a label."""
+_LONGEST: Final = 500  # characters of a text of a label
 _MOST_FRAMES: Final = 200
 
 

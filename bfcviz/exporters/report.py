@@ -46,8 +46,7 @@ FAILURES: Final = 200
 HEAPS: Final = 50
 """Heaps that are listed."""
 
-_COMPARED: Final = 8
-"""Heaps whose peaks are compared, to find the one to show."""
+_COMPARED: Final = 8  # heaps whose peaks are compared, to find the one to show
 
 _GROUPINGS: Final = ("op", "kind", "stack", "phase", "shape", "stream")
 

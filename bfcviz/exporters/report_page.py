@@ -208,11 +208,9 @@ def _in_the_way_html(report: HeapReport) -> str:
     )
 
 
-_MAP: Final = 520
-"""Pixels of the map at most: the page is read, not searched."""
+_MAP: Final = 520  # pixels of the map at most: the page is read, not searched
 
-_TIMELINE: Final = 220
-"""Pixels of a timeline."""
+_TIMELINE: Final = 220  # pixels of a timeline
 
 
 def _region_map_html(report: HeapReport) -> str:

@@ -185,8 +185,7 @@ class _Moment(NamedTuple):
     by: str
 
 
-_Columns = Mapping[str, Any]
-"""Columns of one heap or one block, by name: arrays of one length."""
+_Columns = Mapping[str, Any]  # columns of one heap or one block, by name: arrays of one length
 
 
 def table(trace: Trace, name: str, step: int | None = None, by: str = "op") -> pa.Table:

@@ -266,8 +266,7 @@ MOST_AREAS: Final = 16
 _AREA_COLUMNS: Final = 400  # at most; more than half of it
 _LARGEST: Final = float(1 << 44)  # bytes of an allocation
 _BY_LABEL: Final = ("op", "stack")
-_LABEL_COLOURS: Final = ("holder", "label", "op", "stack")
-"""Colourings whose classes follow from the label."""
+_LABEL_COLOURS: Final = ("holder", "label", "op", "stack")  # colourings whose classes follow from the label
 
 
 class _ActiveMemoryLayout(Layout):

@@ -45,8 +45,7 @@ from bfcviz.units import GiB, KiB, MiB
 ROOT: Final = 0
 """The node of all memory in use."""
 
-_CROWD: Final = 24
-"""Children of one holder; more are grouped by their names without the number at the end."""
+_CROWD: Final = 24  # children of one holder; more are grouped by their names without the number at the end
 
 _NUMBER: Final = re.compile(r"(?:_\d+)+$")
 
@@ -413,8 +412,7 @@ def _own_bytes_of_holders(tree: ColourTree, chosen: Iterable[int], sums: Floats)
 # An image of many events sums the bytes of each class once. Colours by holder may change with each step: the image
 # then gives each group another colour, and reads no event again.
 
-_MOST: Final = 2 * HUES + 1
-"""Groups with a holder; one more has all other memory. Each costs a grid of sums."""
+_MOST: Final = 2 * HUES + 1  # groups with a holder; one more has all other memory. Each costs a grid of sums.
 
 
 class HolderGroups:
@@ -455,8 +453,7 @@ def _classes_by_number(table: NDArray[np.uint8], numbers: NDArray[np.integer]) -
 # ------------------------------------------------------------------------------
 # HolderPalette: the colouring by holder of one heap, kept from step to step.
 
-_GROWN: Final = 1.5
-"""A trace that is so many times as long has other usual holders."""
+_GROWN: Final = 1.5  # a trace that is so many times as long has other usual holders
 
 _MOST_UNKNOWN: Final = 0.1
 """Of the bytes in use: with more in labels that are not in the tree, the tree is made again."""

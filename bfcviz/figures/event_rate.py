@@ -14,8 +14,7 @@ from bfcviz.figures.view_options import Look
 PARTS: Final = 240
 """Equal parts of the axis, each with its average rate; more parts would show mostly noise."""
 
-_ROWS: Final = 4
-"""Rows of the series per part, at least."""
+_ROWS: Final = 4  # rows of the series per part, at least
 
 _DEFINITION: Final = (
     "event rate: events of all kinds (SPLIT, MERGE, ...) of all heaps of the trace / seconds,"

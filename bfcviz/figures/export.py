@@ -214,8 +214,7 @@ def _write_figure_file(target: Path, body: bytes) -> None:
 IN_MEMORY: Final = "trace = ...  # your trace: this one is in memory, not in a file"
 """The line that stands for a trace without a file."""
 
-_WIDTH: Final = 88
-"""A longer call gets one line per argument; in characters."""
+_WIDTH: Final = 88  # a longer call gets one line per argument; in characters
 
 
 def code_for(name: str, trace_path: Path | None, step: int, pool: int = 0, look: Look = PLAIN) -> str:

@@ -29,11 +29,9 @@ from bfcviz.units import counted, exact_bytes, format_bytes
 MOST: Final = 150
 """Holders that are drawn by name; with those drawn together there are at most twice as many rectangles."""
 
-_LEAST_SHARE: Final = 0.004
-"""Of the bytes in use: a narrower rectangle is less than about 4 pixels wide."""
+_LEAST_SHARE: Final = 0.004  # of the bytes in use: a narrower rectangle is less than about 4 pixels wide
 
-_DEEPEST: Final = 9
-"""Rows of rectangles."""
+_DEEPEST: Final = 9  # rows of rectangles
 
 _ROW: Final = 44  # pixels
 _PLOT: Final = 1080  # pixels of a plot's width in an image

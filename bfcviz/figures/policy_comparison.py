@@ -130,8 +130,7 @@ def best_first(policies: Sequence[DrawnPolicy]) -> list[DrawnPolicy]:
 # ------------------------------------------------------------------------------
 # ByteAxis: the axis of bytes of a comparison; and the two levels that are lines on it.
 
-_FAR: Final = 1.6
-"""A limit so many times above all peaks would flatten them: it is not drawn."""
+_FAR: Final = 1.6  # a limit so many times above all peaks would flatten them: it is not drawn
 
 
 @dataclass(frozen=True)

@@ -172,8 +172,7 @@ _GAP: Final = 0.005  # of the width, between a bar and its texts
 _ROOM: Final = 0.32  # of the width: room for names on the other side of the bars
 _BEYOND: Final = 1.3  # the length of the axis on one side, in lengths of its longest bar: room for the amount
 
-_Bar = tuple[str, int, str]
-"""Name of the holder, bytes in B less bytes in A, text on hover."""
+_Bar = tuple[str, int, str]  # name of the holder, bytes in B less bytes in A, text on hover
 
 
 def changed_holders_panel(found: RecordingComparison, theme: Theme) -> Panel:

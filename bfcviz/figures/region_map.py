@@ -264,8 +264,7 @@ def _chunk_hover_texts(
     return templates, meta + [_map_label_hover_text(labels, number) for number in used.tolist()]
 
 
-_KEPT_TEXTS = 1 << 14
-"""Texts that are kept: a step changes one or two."""
+_KEPT_TEXTS = 1 << 14  # texts that are kept: a step changes one or two
 
 _FIELDS = ("in_use", "address", "size", "requested", "handle", "region", "born", "stream")
 

@@ -19,8 +19,7 @@ LONGEST: Final = 90
 LONGEST_SHORT_NAME: Final = 28
 """Characters of a label in a legend."""
 
-_FEWEST_LETTERS: Final = 3
-"""A name with less room is left out."""
+_FEWEST_LETTERS: Final = 3  # a name with less room is left out
 
 # Control characters and direction marks could garble the text after a label.
 _CONTROLS = (*range(32), *range(127, 160))

@@ -31,8 +31,7 @@ def contrasting(fill: str) -> str:
     return "#000000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > _MIDDLE else "#FFFFFF"
 
 
-_MIDDLE = 0.179
-"""The luminance that contrasts equally with black and white (WCAG)."""
+_MIDDLE = 0.179  # the luminance that contrasts equally with black and white (WCAG)
 
 
 def _linear_colour_channel(value: float) -> float:

@@ -212,8 +212,7 @@ def timeline_steps(step_axis: StepAxis, look: Look) -> tuple[int, int]:
 # ------------------------------------------------------------------------------
 # The single events that timelines draw: marks and failed requests, evenly thinned if there are too many.
 
-_FEW: Final = 2_000_000
-"""A window of at most so many events is read again for its marks and OOMs."""
+_FEW: Final = 2_000_000  # a window of at most so many events is read again for its marks and OOMs
 
 
 @dataclass(frozen=True)

@@ -722,8 +722,7 @@ def serve_cupy(
 
 
 _hooks: WeakSet[CupyHook] = WeakSet()
-_EXIT_WAIT_S: Final = 5.0
-"""Seconds to wait for running calls when Python exits."""
+_EXIT_WAIT_S: Final = 5.0  # seconds to wait for running calls when Python exits
 
 
 @atexit.register
@@ -745,8 +744,7 @@ def _end_cupy_hooks_at_exit() -> None:
 # observe_cupy: what CuPy's own memory pools do, through CuPy's memory hooks.
 
 
-_LOOK_S: Final = 0.2
-"""Seconds from one look at the pools to the next, while the program allocates nothing."""
+_LOOK_S: Final = 0.2  # seconds from one look at the pools to the next, while the program allocates nothing
 
 
 class CupyObserved(HeapProvider):

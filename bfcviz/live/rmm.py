@@ -327,8 +327,7 @@ class ServedRmmDevice:
         """Needs no counts: each request checks."""
 
 
-_kept: list[Any] = []
-"""Objects that RMM holds bare pointers to while any buffer lives: kept forever."""
+_kept: list[Any] = []  # objects that RMM holds bare pointers to while any buffer lives: kept forever
 
 
 class RmmServed(HeapProvider):

@@ -189,8 +189,7 @@ class WorkersPage(anywidget.AnyWidget):
 RATE: Final = 2.0
 """Most frames per second."""
 
-_RESORT_S: Final = 3.0
-"""Seconds for which the rows keep their order, so that a row can be clicked."""
+_RESORT_S: Final = 3.0  # seconds for which the rows keep their order, so that a row can be clicked
 
 _NONE: Final = "all workers"
 
@@ -347,8 +346,7 @@ def follow_workers(path: str | os.PathLike[str], **options: Any) -> WorkersDashb
 
 T = TypeVar("T")
 
-_MAX_NOTICES: Final = 5
-"""The dashboard shows the newest notices, at most this many."""
+_MAX_NOTICES: Final = 5  # the dashboard shows the newest notices, at most this many
 
 _FULL_WIDTH: Final = {"flex": "1 1 100%"}
 _LINE_STYLE: Final = "line-height: 1.45"

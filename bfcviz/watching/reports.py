@@ -20,8 +20,7 @@ from bfcviz.model.navigation import peak, previous_step
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 
-_MAX_HOLDERS: Final = 12
-"""The report names this many holders and adds up the others."""
+_MAX_HOLDERS: Final = 12  # the report names this many holders and adds up the others
 
 
 class ReportHolder(NamedTuple):

@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 
 PERIOD_S: Final = 0.5
 _PATIENCE_S: Final = 10.0
-_MOST_MISSED: Final = 2
-"""Calls in a row without an answer after which a worker counts as lost."""
+_MOST_MISSED: Final = 2  # calls in a row without an answer after which a worker counts as lost
 
 
 class WorkerCollector:

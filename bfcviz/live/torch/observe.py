@@ -29,11 +29,9 @@ from bfcviz.live.torch import torch_api
 
 Entry = Mapping[str, Any]
 
-_TAIL: Final = 8
-"""Entries to compare, to find where the last reading ended."""
+_TAIL: Final = 8  # entries to compare, to find where the last reading ended
 
-_CLOCKS_US: Final = 5000
-"""Difference between the clocks of PyTorch and Python, at most."""
+_CLOCKS_US: Final = 5000  # difference between the clocks of PyTorch and Python, at most
 
 
 class Asked(NamedTuple):
@@ -333,13 +331,11 @@ def _history_entry_key(entry: Entry) -> tuple[Any, ...]:
     return tuple(entry.get(field) for field in ("action", "addr", "size", "stream", "time_us"))
 
 
-_WAIT_S: Final = 1.0
-"""Readings wait so long for a moment at which the program allocates nothing."""
+_WAIT_S: Final = 1.0  # readings wait so long for a moment at which the program allocates nothing
 _STALE_S: Final = 3.0
 """After so long without a reading the state is read, and the history before it is passed over."""
 _STILL_S: Final = 0.001
-_TELLING: Final = 200
-"""So many entries tell what one costs."""
+_TELLING: Final = 200  # so many entries tell what one costs
 _BLOCK_ACTIONS: Final = ("alloc", "free_completed")
 _SWITCHES: Final = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
 

@@ -95,8 +95,7 @@ class Heaps:
     served: ClassVar[dict[TorchHeap, "Heaps"]] = {}
     """The heaps that PyTorch may have memory of, of all services: tensors may outlive theirs."""
     _tidying_lock: ClassVar[Any] = _forks.keep(RLock())
-    _tidying: ClassVar[Thread | None] = None
-    """Returns what such tensors leave; it ends with the last of them."""
+    _tidying: ClassVar[Thread | None] = None  # returns what such tensors leave; it ends with the last of them
 
     def __init__(
         self,
