@@ -189,17 +189,12 @@ NO_AFFINITY: Final = -1
 
 @dataclass(frozen=True)
 class AllocatorFactory:
-    """Creates the allocators and sub-allocators of host memory.
+    """Creates the allocators and sub-allocators of host memory."""
 
-    Attributes:
-        create_allocator: creates the allocator; called once.
-        create_sub_allocator: creates the sub-allocator of a NUMA node, or of `NO_AFFINITY`; called once for each.
-        numa_enabled: whether sub-allocators of different nodes differ.
-    """
-
-    create_allocator: Callable[[], Allocator]
+    create_allocator: Callable[[], Allocator]  # creates the allocator; called once
+    # creates the sub-allocator of a NUMA node, or of `NO_AFFINITY`; called once for each
     create_sub_allocator: Callable[[int], SubAllocator]
-    numa_enabled: bool = False
+    numa_enabled: bool = False  # whether sub-allocators of different nodes differ
 
 
 @dataclass

@@ -204,24 +204,17 @@ Logical = tuple[LogicalDeviceConfiguration, ...]
 
 @dataclass(frozen=True)
 class State:
-    """All settings.
+    """All settings."""
 
-    Attributes:
-        physical: all devices, the CPU first.
-        visible: the devices to use, in no particular order.
-        growth: whether memory growth is on, by GPU.
-        logical: configured logical devices, by physical device.
-        environment: variables read when devices are created.
-        notes: the origin of the settings, in words.
-    """
-
-    physical: tuple[PhysicalDevice, ...]
-    visible: tuple[PhysicalDevice, ...]
-    growth: Mapping[PhysicalDevice, bool]
+    physical: tuple[PhysicalDevice, ...]  # all devices, the CPU first
+    visible: tuple[PhysicalDevice, ...]  # the devices to use, in no particular order
+    growth: Mapping[PhysicalDevice, bool]  # whether memory growth is on, by GPU
+    # configured logical devices, by physical device
     logical: Mapping[PhysicalDevice, Logical] = field(default_factory=lambda: MappingProxyType({}))
     options: GPUOptions = field(default_factory=GPUOptions)
+    # variables read when devices are created
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # the origin of the settings, in words
 
     def of_type(self, device_type: str) -> list[PhysicalDevice]:
         """The visible devices of a type, in the machine's order."""

@@ -466,14 +466,10 @@ def dense(graph: Graph, x: Value, weights: dict[str, Value], name: str) -> Value
 
 @dataclass(frozen=True)
 class MLP(Network):
-    """Dense layers with ReLU between them.
-
-    Attributes:
-        sizes: size of the input and of each hidden layer.
-    """
+    """Dense layers with ReLU between them."""
 
     name = "MLP"
-    sizes: tuple[int, ...] = (64, 256, 128)
+    sizes: tuple[int, ...] = (64, 256, 128)  # size of the input and of each hidden layer
 
     def __post_init__(self) -> None:
         super().__post_init__()

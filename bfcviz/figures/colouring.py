@@ -211,13 +211,10 @@ _HEIR: Final = 0.9  # of a holder's bytes: a child with more has the shades
 
 @dataclass(frozen=True, eq=False)
 class HolderClasses:
-    """The class of each holder that has one, at one step.
-
-    Attributes:
-        nodes: the class of a node of the tree -> hue * SHADES + shade; all nodes below have it too.
-    """
+    """The class of each holder that has one, at one step."""
 
     tree: ColourTree
+    # the class of a node of the tree -> hue * SHADES + shade; all nodes below have it too
     nodes: Mapping[int, int]
 
     def names(self) -> Iterator[tuple[int, str]]:
@@ -555,20 +552,15 @@ class Colouring:
     """The classes of one colouring, for a trace of the length it had when this was made.
 
     Each is equal to itself alone: the same object has the same classes.
-
-    Attributes:
-        name: one of `COLOURINGS`.
-        names: the names of the classes for the legend, escaped for HTML; 1 to `MOST_CLASSES`; empty: not in the legend.
-        paints: the colours of the classes.
-        classify: gives the class of records in use at a step; equal if two colourings have the same classes.
-        holders: the holders of the classes, if this is the colouring by holder.
     """
 
-    name: str
+    name: str  # one of `COLOURINGS`
+    # the names of the classes for the legend, escaped for HTML; 1 to `MOST_CLASSES`; empty: not in the legend
     names: Sequence[str]
-    paints: Sequence[Paint]
+    paints: Sequence[Paint]  # the colours of the classes
+    # gives the class of records in use at a step; equal if two colourings have the same classes
     classify: Classify = field(repr=False)
-    holders: HolderClasses | None = None
+    holders: HolderClasses | None = None  # the holders of the classes, if this is the colouring by holder
     _grouped: "Colouring | None" = field(default=None, repr=False)
 
     @property

@@ -97,13 +97,9 @@ class RasterGrid:
 
 @dataclass(frozen=True)
 class RasterImage:
-    """An image: each row of cells is several lines high, with a transparent gap around it if there is room.
+    """An image: each row of cells is several lines high, with a transparent gap around it if there is room."""
 
-    Attributes:
-        pixels: (rows, columns, 4): red, green, blue and opacity, rows from the top.
-    """
-
-    pixels: NDArray[np.uint8]
+    pixels: NDArray[np.uint8]  # (rows, columns, 4): red, green, blue and opacity, rows from the top
 
     @property
     def high(self) -> int:

@@ -116,18 +116,14 @@ class _Box:
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis: pixels `begin` to `end` are the values `low` to `high` (of a logarithmic one, their logarithms).
-
-    Attributes:
-        names: the values of an axis of names, in their order; the first is at 0.
-    """
+    """An axis: pixels `begin` to `end` are the values `low` to `high` (of a logarithmic one, their logarithms)."""
 
     settings: Mapping[str, Any]
     begin: float
     end: float
     low: float
     high: float
-    names: Sequence[str] = ()
+    names: Sequence[str] = ()  # the values of an axis of names, in their order; the first is at 0
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], plots: _Box, traces: Traces, axis: str) -> "_Axis":

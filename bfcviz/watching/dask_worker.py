@@ -38,22 +38,15 @@ _MARKER: Final = ".watched-by-"
 
 @dataclass(frozen=True)
 class WorkerOrder:
-    """What each worker is to do.
+    """What each worker is to do."""
 
-    Attributes:
-        asked: one framework -> its argument, as in `bfcviz.watch`; empty: the default of the worker's machine.
-        limit: bytes; of a heap that serves.
-        capture: what is recorded with each allocation.
-        folder: the client's folder of recordings.
-        machine: the client's machine; None: fetch from every worker.
-        token: a file of this name marks the folder, so that a worker does not take another folder for it.
-    """
-
+    # one framework -> its argument, as in `bfcviz.watch`; empty: the default of the worker's machine
     asked: Mapping[str, Asked]
-    limit: int | None
-    capture: Capture | None
-    folder: str
-    machine: str | None
+    limit: int | None  # bytes; of a heap that serves
+    capture: Capture | None  # what is recorded with each allocation
+    folder: str  # the client's folder of recordings
+    machine: str | None  # the client's machine; None: fetch from every worker
+    # a file of this name marks the folder, so that a worker does not take another folder for it
     token: str = field(default_factory=lambda: _MARKER + secrets.token_hex(8))
 
 
