@@ -42,14 +42,10 @@ _ERASE: Final = "\r\x1b[K"
 
 
 class ProgressBar:
-    """One line on a terminal: what is read, how much of it, and for how long; a thread draws it.
-
-    Attributes:
-        share: how much is done, 0..1; None: unknown.
-    """
+    """One line on a terminal: what is read, how much of it, and for how long; a thread draws it."""
 
     def __init__(self, text: str, stream: TextIO) -> None:
-        self.share: float | None = None
+        self.share: float | None = None  # how much is done, 0..1; None: unknown
         self._text = printable(text)
         self._stream = stream
         self._began = time.monotonic()

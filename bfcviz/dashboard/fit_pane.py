@@ -34,14 +34,10 @@ _LONGEST_NAME: Final = 60
 
 
 class FitPane:
-    """The answer for the size that the user asks about; hidden while none is asked.
-
-    Attributes:
-        widget: the whole widget, as HTML.
-    """
+    """The answer for the size that the user asks about; hidden while none is asked."""
 
     def __init__(self) -> None:
-        self.widget = widgets.HTML(layout={"display": "none"})
+        self.widget = widgets.HTML(layout={"display": "none"})  # the whole widget, as HTML
         self.widget.add_class("bfcviz-fit")
 
     def show(self, model: Model, look: Look) -> None:

@@ -169,19 +169,14 @@ class PaneHolderCount:
 
 
 class PaneHolderCounts:
-    """Counts the holders of one heap for the pane, at any step.
-
-    Attributes:
-        groupings: what they can be found by.
-        named: whether any memory had a name at a step that was counted.
-    """
+    """Counts the holders of one heap for the pane, at any step."""
 
     def __init__(self, trace: Trace, pool: int) -> None:
         self.trace, self.pool = trace, pool
         self._marks = HolderMarkGrowth(trace, pool)
-        self.groupings = PaneGroupings(trace, pool, self._marks)
+        self.groupings = PaneGroupings(trace, pool, self._marks)  # what they can be found by
         self._indices: dict[str, tuple[HolderIndex, RunningCount]] = {}
-        self.named = False
+        self.named = False  # whether any memory had a name at a step that was counted
         self._waste_known = requested_bytes_known(trace.origin.details, pool)
 
     def counts(self, model: Model) -> bool:

@@ -59,18 +59,13 @@ class InspectorMenu(widgets.VBox):  # type: ignore[misc]
 
 
 class RanksView(InspectorMenu):
-    """The ranks of one job as a table, the worst first, and the chosen one at its first failed request or its peak.
-
-    Attributes:
-        ranks: those that can be chosen, and those that cannot be read.
-        table: the table of all ranks.
-    """
+    """The ranks of one job as a table, the worst first, and the chosen one at its first failed request or its peak."""
 
     def __init__(self, ranks: RankSet, **options: Any) -> None:
-        self.ranks = ranks
+        self.ranks = ranks  # those that can be chosen, and those that cannot be read
         names = [rank.name for rank in ranks.known if rank.has_heap]
         menu = widgets.Dropdown(options=names, value=ranks.worst_heap.name, description="rank")
-        self.table = widgets.HTML(ranks.html)
+        self.table = widgets.HTML(ranks.html)  # the table of all ranks
         super().__init__(menu, above=[self.table], **options)
         self.menu.observe(lambda _: self.show(self.menu.value), "value")
         self.show(self.menu.value)
@@ -96,13 +91,10 @@ class LiveSeries(InspectorMenu):
 
     Args:
         name: what one trace is called.
-
-    Attributes:
-        traces: all traces so far.
     """
 
     def __init__(self, name: str, **options: Any) -> None:
-        self.traces: list[Trace] = []
+        self.traces: list[Trace] = []  # all traces so far
         self._shown: int | None = None
         self._adding = False
         menu = widgets.Dropdown(options=[], description=name)

@@ -29,23 +29,17 @@ LONGEST_S: Final = 2.0
 
 
 class Pace:
-    """Measures frames and computes when the next one may begin.
-
-    Attributes:
-        period_s: least seconds from one frame to the next.
-        cost_s: processor time of the last frame in the thread that drew it, in seconds.
-        frames: number of frames so far.
-    """
+    """Measures frames and computes when the next one may begin."""
 
     def __init__(self, rate: float, budget: float) -> None:
-        self.period_s = 1 / rate
+        self.period_s = 1 / rate  # least seconds from one frame to the next
         self._budget = budget
         self._began = self._began_cpu = 0.0
         self._due = -math.inf  # when the next frame may begin
         self._spent = 0.0  # seconds of processor time that the budget does not cover yet
         self._counted = -math.inf  # when the budget was last added
-        self.cost_s = 0.0
-        self.frames = 0
+        self.cost_s = 0.0  # processor time of the last frame in the thread that drew it, in seconds
+        self.frames = 0  # number of frames so far
 
     def begin(self) -> None:
         """Begin a frame, in this thread."""
@@ -85,14 +79,10 @@ class FrameKind(Enum):
 
 
 class FrameChoice:
-    """Tracks when events came and what was drawn since then.
-
-    Attributes:
-        moving: the heap is active, and the last frame did not draw everything.
-    """
+    """Tracks when events came and what was drawn since then."""
 
     def __init__(self) -> None:
-        self.moving = False
+        self.moving = False  # the heap is active, and the last frame did not draw everything
         self._pending = False  # events came that no whole frame shows yet
         self._came_before = False  # events came before the last frame
         self._last_came = self._whole_due = 0.0
@@ -156,10 +146,6 @@ class Renderer:
 
     Raises:
         BfcvizError: the rate or budget is out of range.
-
-    Attributes:
-        error: the exception of the last frame; None if it succeeded.
-        pace: measures the cost of frames.
     """
 
     def __init__(
@@ -175,8 +161,8 @@ class Renderer:
                 f"rate={rate} frames/s with budget={budget} of a core is out of range: give a rate above 0, up to "
                 "1000, and a budget above 0, up to 1"
             )
-        self.pace = Pace(rate, budget)
-        self.error: Exception | None = None
+        self.pace = Pace(rate, budget)  # measures the cost of frames
+        self.error: Exception | None = None  # the exception of the last frame; None if it succeeded
         self._frame = frame
         self._failures = 0
         self._paused = False

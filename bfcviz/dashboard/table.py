@@ -505,16 +505,11 @@ def _message_attribute(message: Message) -> str:
 
 
 class TableConditions:
-    """The conditions of a look on the rows of a table; each is made once for a trace.
-
-    Attributes:
-        conditions: of the last look.
-        links: HTML of links that remove the filters; empty where there is none.
-    """
+    """The conditions of a look on the rows of a table; each is made once for a trace."""
 
     def __init__(self) -> None:
-        self.conditions: tuple[Condition, ...] = ()
-        self.links = ""
+        self.conditions: tuple[Condition, ...] = ()  # of the last look
+        self.links = ""  # HTML of links that remove the filters; empty where there is none
         self._known: tuple[Trace, int, HolderChoice | None, str | None] | None = None
 
     def update(self, trace: Trace, pool: int, look: Look) -> bool:
@@ -563,9 +558,6 @@ class FilterBox(Generic[T]):
         placeholder: an example of the text.
         parse: converts text to a value; raises ValueError or OverflowError.
         changed: called after the value changed.
-
-    Attributes:
-        value: the last valid value; None: no filter.
     """
 
     def __init__(
@@ -577,7 +569,7 @@ class FilterBox(Generic[T]):
         changed: Callable[[], None],
     ) -> None:
         self._parse, self._changed = parse, changed
-        self.value: T | None = None
+        self.value: T | None = None  # the last valid value; None: no filter
         self.box = widgets.Text(
             description=description,
             tooltip=tooltip,
@@ -625,9 +617,6 @@ class TableFilters:
     Args:
         what: `events` or `chunks`, in tooltips.
         changed: called after a filter changed.
-
-    Attributes:
-        inputs: their widgets.
     """
 
     def __init__(self, what: str, changed: Callable[[], None]) -> None:
@@ -641,7 +630,7 @@ class TableFilters:
             "thread", f"{what} of the thread with this number", "0", whole_number, changed
         )
         self._all = (self.text, self.least, self.most, self.thread)
-        self.inputs = [each.widget for each in self._all]
+        self.inputs = [each.widget for each in self._all]  # their widgets
 
     def clear(self) -> None:
         """Clear all filters."""

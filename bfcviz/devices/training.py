@@ -134,9 +134,6 @@ class KernelRunner:
     Args:
         release: keeps the tensors of kernels that may still run.
         compute: False only allocates and frees, as for addresses without memory.
-
-    Attributes:
-        xp: NumPy, CuPy, or None if nothing is computed.
     """
 
     def __init__(
@@ -145,7 +142,7 @@ class KernelRunner:
         self.allocator = allocator
         self.release = release
         self.dtype = dtype
-        self.xp: Any = None
+        self.xp: Any = None  # NumPy, CuPy, or None if nothing is computed
         self._scope = ""
         self._place = place_of(allocator)
         if compute and self._place.kind != "nowhere":

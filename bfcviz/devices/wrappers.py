@@ -204,21 +204,14 @@ class Leak(NamedTuple):
 
 
 class TrackingAllocator(AllocatorWrapper):
-    """Counts bytes, and records every chunk in use, to find leaks. It tracks sizes if the allocator inside does not.
-
-    Attributes:
-        total_bytes: sum of the allocated sizes of all requests.
-        high_water: the maximum of `live_bytes`.
-        live_bytes: sum of the allocated sizes of the chunks in use.
-        count: number of successful requests; an argument for `leaks(since=...)`.
-    """
+    """Counts bytes, and records every chunk in use, to find leaks. It tracks sizes if the allocator inside does not."""
 
     def __init__(self, wrapped: Allocator) -> None:
         super().__init__(wrapped)
-        self.total_bytes = 0
-        self.high_water = 0
-        self.live_bytes = 0
-        self.count = 0
+        self.total_bytes = 0  # sum of the allocated sizes of all requests
+        self.high_water = 0  # the maximum of `live_bytes`
+        self.live_bytes = 0  # sum of the allocated sizes of the chunks in use
+        self.count = 0  # number of successful requests; an argument for `leaks(since=...)`
         self._in_use: dict[int, Tracked] = {}
         self._lock = _forks.keep(RLock())  # reentrant: a tensor that Python collects meanwhile may free
 
@@ -338,15 +331,11 @@ class LimitAllocator(AllocatorWrapper):
     Raises:
         InvalidRequest: the limit is below 1, or the allocator inside does not track sizes.
         ValueError: the text is not a size.
-
-    Attributes:
-        limit: the most bytes in use at one time.
-        used: bytes in use now.
     """
 
     def __init__(self, wrapped: Allocator, limit: int | str) -> None:
         super().__init__(wrapped)
-        self.limit = parse_bytes(limit, "limit")
+        self.limit = parse_bytes(limit, "limit")  # the most bytes in use at one time
         if self.limit < 1:
             raise InvalidRequest(f"the limit is {limit} bytes; give 1 or more")
         if not wrapped.tracks_allocation_sizes():
@@ -354,7 +343,7 @@ class LimitAllocator(AllocatorWrapper):
                 f"{wrapped.name} does not track sizes, so freed bytes cannot be counted: put a TrackingAllocator "
                 "around it first"
             )
-        self.used = 0
+        self.used = 0  # bytes in use now
         self._lock = _forks.keep(RLock())  # reentrant: a tensor that Python collects meanwhile may free
 
     def serve(self, request: AllocationRequest) -> int:

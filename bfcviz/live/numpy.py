@@ -83,18 +83,14 @@ class NumpyServed(HeapProvider):
     """What `serve_numpy` returns. As a context manager it serves this context, and threads and tasks started in it.
 
     It can be entered again, and continues with the same heap.
-
-    Attributes:
-        allocator: the heap, with its log, labels and statistics.
-        capture: what is recorded with each allocation.
     """
 
     way = "serve"
     title = "NumPy"
 
     def __init__(self, allocator: NumpyHeap, small: int, capture: Capture) -> None:
-        self.allocator = allocator
-        self.capture = capture
+        self.allocator = allocator  # the heap, with its log, labels and statistics
+        self.capture = capture  # what is recorded with each allocation
         plain = address_of(default_handler())
         self._handler = NumpyHandler(allocator, plain, small, capture.use(), capture.walker)
         self._capsule = self._handler.capsule()

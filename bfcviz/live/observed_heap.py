@@ -327,9 +327,6 @@ class Polling:
     Args:
         every_s: seconds from the end of one call to the next.
         share: the most of a processor's time that the calls may take, 0..1; after a long one the wait is longer.
-
-    Attributes:
-        error: what `poll` raised in the thread.
     """
 
     def __init__(self, poll: Callable[[], Any], every_s: float, name: str, share: float = 1.0) -> None:
@@ -339,7 +336,7 @@ class Polling:
         self._lock = threading.Lock()
         # Python may exit within the `with`: a thread in a framework's C++ would then abort the process.
         self._periodic = Periodic(self._next, name, failed=self._keep, at_exit=True)
-        self.error: Exception | None = None
+        self.error: Exception | None = None  # what `poll` raised in the thread
 
     def start(self) -> None:
         """Begin; the thread's own arrays do not come from a heap that serves NumPy."""

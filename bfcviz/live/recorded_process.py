@@ -180,13 +180,7 @@ CLAIM: Final = ".process"
 
 
 class ProcessRecording:
-    """The recording of this process; ends when Python exits, or by `end`.
-
-    Attributes:
-        source: serves or observes the framework.
-        recording: receives the events; None: the source writes its own files.
-        device_sampler: samples the devices of the heaps; None: they are on the host.
-    """
+    """The recording of this process; ends when Python exits, or by `end`."""
 
     def __init__(
         self,
@@ -195,9 +189,9 @@ class ProcessRecording:
         recording: Recording | None,
         device_sampler: Periodic | None = None,
     ) -> None:
-        self.source = source
-        self.recording = recording
-        self.device_sampler = device_sampler
+        self.source = source  # serves or observes the framework
+        self.recording = recording  # receives the events; None: the source writes its own files
+        self.device_sampler = device_sampler  # samples the devices of the heaps; None: they are on the host
         self._order = dict(order)
         self._process = os.getpid()
         self._has_ended = False

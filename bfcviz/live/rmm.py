@@ -454,16 +454,12 @@ class LogFile:
     Args:
         path: the file that RMM writes.
         offset_ns: the time of day plus this is the heap's time.
-
-    Attributes:
-        out_of_memory: the last failure; None: there was none.
-        unreadable: number of lines that could not be parsed.
     """
 
     def __init__(self, path: Path, heap: ObservedHeap, offset_ns: int) -> None:
         self.heap = heap
-        self.out_of_memory: OutOfMemory | None = None
-        self.unreadable = 0
+        self.out_of_memory: OutOfMemory | None = None  # the last failure; None: there was none
+        self.unreadable = 0  # number of lines that could not be parsed
         self._path = path
         self._offset_ns = offset_ns
         self._lines = RmmLogFormat()
@@ -610,23 +606,15 @@ _kept_callbacks: Final[list[Any]] = []
 
 
 class RmmDeviceRequests:
-    """Records the requests of one device. Nothing is raised: the program must go on, so errors are counted.
-
-    Attributes:
-        forwarder: reports the requests; None: nothing is observed now.
-        failure: the numbers of the last failed request; None: none failed.
-        lost: number of requests that could not be recorded.
-        reason: why the first of them could not.
-        tells_streams: whether RMM tells the handles of streams, as it does from 25.12 on.
-    """
+    """Records the requests of one device. Nothing is raised: the program must go on, so errors are counted."""
 
     def __init__(self, heap: ObservedHeap, capture: Capture) -> None:
         self.heap = heap
-        self.forwarder: Forwarder | None = None
-        self.failure: OutOfMemory | None = None
-        self.lost = 0
-        self.reason = ""
-        self.tells_streams = True
+        self.forwarder: Forwarder | None = None  # reports the requests; None: nothing is observed now
+        self.failure: OutOfMemory | None = None  # the numbers of the last failed request; None: none failed
+        self.lost = 0  # number of requests that could not be recorded
+        self.reason = ""  # why the first of them could not
+        self.tells_streams = True  # whether RMM tells the handles of streams, as it does from 25.12 on
         self._capture = capture
         self._streams = {0: 0}
         self._next_stream = count(1)

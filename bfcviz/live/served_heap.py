@@ -27,17 +27,11 @@ last requests no more than it needs, because the heaps of a device share its lim
 
 
 class ServedHeap(BFCAllocator):
-    """A heap whose chunks a framework uses; it cannot be closed while the framework does.
+    """A heap whose chunks a framework uses; it cannot be closed while the framework does."""
 
-    Attributes:
-        is_serving: whether the framework may request more.
-        users: what uses the chunks, for errors.
-        advice: how to free them, for errors.
-    """
-
-    is_serving = False
-    users: ClassVar[str]
-    advice: ClassVar[str]
+    is_serving = False  # whether the framework may request more
+    users: ClassVar[str]  # what uses the chunks, for errors
+    advice: ClassVar[str]  # how to free them, for errors
 
     def give_back(self) -> None:
         """Release the wholly free regions, and those that a capture delayed."""

@@ -61,22 +61,18 @@ class Capture:
         what: `nothing`, `label`, `stack`, or options for stacks.
         hide: modules that `stack` leaves out.
 
-    Attributes:
-        walker: walks the stacks; None: no stacks.
-        note: what is missing and why, as the end of a description; empty: nothing.
-
     Raises:
         LiveError: `what` is none of these, or stacks are requested and bfcviz is not compiled.
     """
 
     def __init__(self, labels: Labels, what: Captured = None, hide: tuple[str, ...] = Stacks.hide) -> None:
-        self.note = ""
+        self.note = ""  # what is missing and why, as the end of a description; empty: nothing
         if what is None and not IS_COMPILED:
             what = "label"
             self.note = ". Allocations without a label have no name: stacks need the compiled build"
         stacks = Stacks(hide) if what in ("stack", None) else what
         self.labels = labels
-        self.walker: Walker | None = None
+        self.walker: Walker | None = None  # walks the stacks; None: no stacks
         self._named = what != "nothing"
         if isinstance(stacks, Stacks):
             if not 0 < stacks.depth <= DEEPEST:

@@ -152,11 +152,7 @@ def follow_search(search: Callable[..., T], *arguments: Any, **options: Any) -> 
 
 
 class SweepDashboard(BackgroundDashboard[SweepResults]):
-    """A view of one sweep, with the results so far. For its arguments: `follow_sweep`.
-
-    Attributes:
-        figure: the heat map of the results so far.
-    """
+    """A view of one sweep, with the results so far. For its arguments: `follow_sweep`."""
 
     def __init__(self, *arguments: Any, theme: ThemeName = "light", **options: Any) -> None:
         self._look = Look(theme=theme)
@@ -171,7 +167,7 @@ class SweepDashboard(BackgroundDashboard[SweepResults]):
 
         with unserved():  # their arrays do not belong to a watched workload
             self._page = _sweep_page_figure(SweepResults([]), self._look)
-            self.figure = OneWayFigureWidget(self._page)
+            self.figure = OneWayFigureWidget(self._page)  # the heat map of the results so far
             served = partial(sweep, *arguments, progress=take, stop=stop, **options)
             workload = Workload(served, (), lambda: None)
         super().__init__(workload, stop.set, rate=2.0)

@@ -40,22 +40,14 @@ from bfcviz.model.trace_from_source import source_name
 
 
 class WorkerTrace:
-    """One worker that is followed: the trace of its recording, and its totals over time.
-
-    Attributes:
-        name: of its folder.
-        path: of its folder.
-        trace: what it has recorded.
-        timeline: its totals by time, as far as they were read.
-        problem: why no more of them can be read.
-    """
+    """One worker that is followed: the trace of its recording, and its totals over time."""
 
     def __init__(self, name: str, path: Path) -> None:
-        self.name = name
-        self.path = path
-        self.trace = Trace.open(path)
-        self.timeline = TimeTimeline()
-        self.problem = ""
+        self.name = name  # of its folder
+        self.path = path  # of its folder
+        self.trace = Trace.open(path)  # what it has recorded
+        self.timeline = TimeTimeline()  # its totals by time, as far as they were read
+        self.problem = ""  # why no more of them can be read
 
     @property
     def state(self) -> WorkerRowState:
@@ -102,16 +94,11 @@ class WorkerTrace:
 
 
 class WorkerTraces:
-    """The workers of a folder; `refresh` finds new ones.
-
-    Attributes:
-        folder: has a recording in each subfolder.
-        workers: in the order of their names; none is ever removed.
-    """
+    """The workers of a folder; `refresh` finds new ones."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.workers: list[WorkerTrace] = []
+        self.folder = folder  # has a recording in each subfolder
+        self.workers: list[WorkerTrace] = []  # in the order of their names; none is ever removed
 
     def refresh(self) -> int:
         """Add the recordings that have begun since the last call; returns how many."""

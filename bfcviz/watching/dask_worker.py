@@ -130,19 +130,13 @@ class AllocatorPlugin(WorkerPlugin):
     """Watches the framework in a worker from the plugin's `setup` to its `teardown`.
 
     An error does not stop the worker: it works unwatched, and the client is told.
-
-    Attributes:
-        name: of the plugin; it is registered under this name.
-        recording: None: it has not begun, or could not.
-        problem: why it could not.
-        called: when the client called last, by the monotonic clock.
     """
 
     def __init__(self, order: WorkerOrder) -> None:
-        self.name = f"bfcviz{order.token}"
-        self.recording: WorkerRecording | None = None
-        self.problem = ""
-        self.called = 0.0
+        self.name = f"bfcviz{order.token}"  # of the plugin; it is registered under this name
+        self.recording: WorkerRecording | None = None  # None: it has not begun, or could not
+        self.problem = ""  # why it could not
+        self.called = 0.0  # when the client called last, by the monotonic clock
         self._order = order
         self._own_folder = ""
 

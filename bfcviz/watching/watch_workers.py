@@ -60,19 +60,13 @@ class WorkerCollector:
         client: of the cluster; not asynchronous.
         plugin: registered by `start`, for the workers of now and later.
         folder: receives the copies.
-
-    Attributes:
-        problems: name of a worker -> why it is not watched.
-        left_out: name of a worker -> its heaps that are not recorded.
-        copies: the copies by the tokens of their recordings.
-        error: why it ended, if it was not stopped.
     """
 
     def __init__(self, client: Any, plugin: AllocatorPlugin, folder: Path) -> None:
-        self.problems: dict[str, str] = {}
-        self.left_out: dict[str, list[str]] = {}
-        self.copies: dict[str, RecordingCopy] = {}
-        self.error: Exception | None = None
+        self.problems: dict[str, str] = {}  # name of a worker -> why it is not watched
+        self.left_out: dict[str, list[str]] = {}  # name of a worker -> its heaps that are not recorded
+        self.copies: dict[str, RecordingCopy] = {}  # the copies by the tokens of their recordings
+        self.error: Exception | None = None  # why it ended, if it was not stopped
         self._client = client
         self._plugin = plugin
         self._folder = folder

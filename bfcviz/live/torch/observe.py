@@ -105,12 +105,6 @@ class DeviceHistory:
         offset_ns: PyTorch's clock plus this is the heap's clock.
         named: whether allocations get labels.
         limit: the bytes that PyTorch may take of the device now; None: unknown.
-
-    Attributes:
-        lost: readings before which entries were overwritten unread, or were passed over.
-        mended: blocks in which the state differed from the entries, except at the first reading.
-        out_of_memory: the last failure; None: there was none.
-        taken: entries that the last reading transferred.
     """
 
     def __init__(
@@ -124,10 +118,10 @@ class DeviceHistory:
     ) -> None:
         self.heap = heap
         self.number = number
-        self.lost = 0
-        self.mended = 0
-        self.taken = 0
-        self.out_of_memory: OutOfMemory | None = None
+        self.lost = 0  # readings before which entries were overwritten unread, or were passed over
+        self.mended = 0  # blocks in which the state differed from the entries, except at the first reading
+        self.taken = 0  # entries that the last reading transferred
+        self.out_of_memory: OutOfMemory | None = None  # the last failure; None: there was none
         self._offset_ns = offset_ns
         self._named = named
         self._limit = limit
@@ -368,15 +362,12 @@ class Recorder:
 
     A history that other code turned on is never changed, cleared or ended; it is read as it is. If it turns one on
     while an observer is there, it gets an empty one of its own; when it turns it off, that of bfcviz goes on.
-
-    Attributes:
-        is_ours: bfcviz turned it on.
     """
 
     _shared: ClassVar["Recorder | None"] = None
 
     def __init__(self, torch: Any) -> None:
-        self.is_ours = False
+        self.is_ours = False  # bfcviz turned it on
         self.torch = torch
         self._lock = _forks.keep(threading.RLock())
         self._observers: list[TorchObserved] = []
@@ -674,11 +665,6 @@ class TorchObserved(HeapProvider):
     """What `observe_torch` returns; observes devices within a `with`.
 
     All of a process read one history. A history of other code is read as it is: never changed, cleared or ended.
-
-    Attributes:
-        devices: the history of each device.
-        max_entries: of each device, that PyTorch should keep.
-        wants_stacks: whether it should keep Python's stacks.
     """
 
     way = "observe"
@@ -696,9 +682,9 @@ class TorchObserved(HeapProvider):
         most_time: float = MOST_TIME,
         lost: Callable[[str], object] | None = None,
     ) -> None:
-        self.devices: list[DeviceHistory] = []
-        self.max_entries = max_entries
-        self.wants_stacks = capture == "stack"
+        self.devices: list[DeviceHistory] = []  # the history of each device
+        self.max_entries = max_entries  # of each device, that PyTorch should keep
+        self.wants_stacks = capture == "stack"  # whether it should keep Python's stacks
         self._logs = logs_of_heaps(log)
         self._labels = labels
         self._capture = capture
