@@ -186,6 +186,12 @@ class KernelRunner:
         self.compute(name, kernel, result, *inputs, scratch=scratch)
         return result
 
+    def gradient(
+        self, name: str, shape: Shape, kernel: Kernel, *kept: Tensor, scratch: Sequence[Shape] = ()
+    ) -> "Gradient":
+        """The gradient of one input, by a kernel of the result's gradient and of the tensors that are kept for it."""
+        return lambda upstream: self.run(name, shape, kernel, upstream, *kept, scratch=scratch)
+
     def compute(self, name: str, kernel: Kernel, *tensors: Tensor, scratch: Sequence[Shape] = ()) -> None:
         """Run a kernel that writes into existing tensors."""
         used = (*tensors, *(self.new(shape, f"{name}/scratch") for shape in scratch))
@@ -282,15 +288,10 @@ class Graph:
 
 def matmul(graph: Graph, left: Value, right: Value, name: str = "MatMul") -> Value:
     """Matrix product of [a, b] and [b, c]."""
-    run, a, b = graph.runner.run, left.tensor, right.tensor
-    made = run(name, (a.shape[0], b.shape[1]), lambda xp, out, a, b: xp.matmul(a, b, out=out), a, b)
-
-    def to_left(upstream: Tensor, b: Tensor = b, shape: Any = a.shape) -> Tensor:
-        return run("by_left", shape, lambda xp, out, g, b: xp.matmul(g, b.T, out=out), upstream, b)
-
-    def to_right(upstream: Tensor, a: Tensor = a, shape: Any = b.shape) -> Tensor:
-        return run("by_right", shape, lambda xp, out, g, a: xp.matmul(a.T, g, out=out), upstream, a)
-
+    runner, a, b = graph.runner, left.tensor, right.tensor
+    made = runner.run(name, (a.shape[0], b.shape[1]), lambda xp, out, a, b: xp.matmul(a, b, out=out), a, b)
+    to_left = runner.gradient("by_left", a.shape, lambda xp, out, g, b: xp.matmul(g, b.T, out=out), b)
+    to_right = runner.gradient("by_right", b.shape, lambda xp, out, g, a: xp.matmul(a.T, g, out=out), a)
     return graph.result(name, made, [(left, to_left), (right, to_right)])
 
 
@@ -310,12 +311,8 @@ def _pass_gradient(upstream: Tensor) -> Tensor:
 
 def bias_add(graph: Graph, value: Value, bias: Value, name: str = "BiasAdd") -> Value:
     """Add a bias [c] to each row of [..., c]."""
-    run, width = graph.runner.run, bias.shape
-    made = run(name, value.shape, _add_kernel, value.tensor, bias.tensor)
-
-    def to_bias(upstream: Tensor) -> Tensor:
-        return run("by_bias", width, _bias_gradient, upstream)
-
+    made = graph.runner.run(name, value.shape, _add_kernel, value.tensor, bias.tensor)
+    to_bias = graph.runner.gradient("by_bias", bias.shape, _bias_gradient)
     return graph.result(name, made, [(value, _pass_gradient), (bias, to_bias)])
 
 
@@ -325,13 +322,9 @@ def _bias_gradient(xp: Any, out: Any, g: Any) -> None:
 
 def relu(graph: Graph, value: Value, name: str = "Relu") -> Value:
     """Maximum of value and 0. Its gradient needs the result, not the input."""
-    run = graph.runner.run
-    made = run(name, value.shape, lambda xp, out, x: xp.maximum(x, 0, out=out), value.tensor)
-
-    def to_value(upstream: Tensor, made: Tensor = made) -> Tensor:
-        return run("by_input", made.shape, _relu_gradient, upstream, made)
-
-    return graph.result(name, made, [(value, to_value)])
+    runner = graph.runner
+    made = runner.run(name, value.shape, lambda xp, out, x: xp.maximum(x, 0, out=out), value.tensor)
+    return graph.result(name, made, [(value, runner.gradient("by_input", made.shape, _relu_gradient, made))])
 
 
 def _relu_gradient(xp: Any, out: Any, g: Any, y: Any) -> None:
@@ -348,12 +341,9 @@ def reshape(graph: Graph, value: Value, *shape: int) -> Value:
 
 def softmax(graph: Graph, value: Value, name: str = "Softmax") -> Value:
     """Softmax along the last dimension."""
-    run, rows = graph.runner.run, (*value.shape[:-1], 1)
-    made = run(name, value.shape, _softmax_kernel, value.tensor, scratch=[rows])
-
-    def to_value(upstream: Tensor, made: Tensor = made) -> Tensor:
-        return run("by_input", made.shape, _softmax_gradient, upstream, made, scratch=[rows])
-
+    runner, rows = graph.runner, [(*value.shape[:-1], 1)]
+    made = runner.run(name, value.shape, _softmax_kernel, value.tensor, scratch=rows)
+    to_value = runner.gradient("by_input", made.shape, _softmax_gradient, made, scratch=rows)
     return graph.result(name, made, [(value, to_value)])
 
 
@@ -378,12 +368,7 @@ def cross_entropy(graph: Graph, logits: Value, targets: Value, name: str = "Cros
     with runner.scope(name):
         probabilities = runner.run("Softmax", shape, _softmax_kernel, logits.tensor, scratch=[(shape[0], 1)])
         made = runner.run("Loss", (), _cross_entropy_kernel, probabilities, targets.tensor, scratch=[shape])
-
-    def to_logits(
-        upstream: Tensor, probabilities: Tensor = probabilities, expected: Tensor = targets.tensor
-    ) -> Tensor:
-        return runner.run("by_logits", shape, _cross_entropy_gradient, upstream, probabilities, expected)
-
+    to_logits = runner.gradient("by_logits", shape, _cross_entropy_gradient, probabilities, targets.tensor)
     return graph.result(name, made, [(logits, to_logits)])
 
 
@@ -403,9 +388,9 @@ def _cross_entropy_gradient(xp: Any, out: Any, g: Any, probabilities: Any, expec
 
 def mean(graph: Graph, value: Value, groups: int, name: str = "Mean") -> Value:
     """Mean of [a, groups, c] over the middle, as [a, c]; the value may have any shape with as many elements."""
-    run, width = graph.runner.run, value.shape[-1]
+    width = value.shape[-1]
     rows = prod(value.shape) // groups // width
-    before, parts = value.shape, (rows, groups, width)
+    parts = rows, groups, width
 
     def kernel(xp: Any, out: Any, x: Any) -> None:
         xp.mean(x.reshape(parts), axis=1, out=out)
@@ -413,8 +398,8 @@ def mean(graph: Graph, value: Value, groups: int, name: str = "Mean") -> Value:
     def spread(xp: Any, out: Any, g: Any) -> None:
         xp.divide(g[:, None], groups, out=out.reshape(parts))
 
-    made = run(name, (rows, width), kernel, value.tensor)
-    return graph.result(name, made, [(value, lambda upstream: run("by_input", before, spread, upstream))])
+    made = graph.runner.run(name, (rows, width), kernel, value.tensor)
+    return graph.result(name, made, [(value, graph.runner.gradient("by_input", value.shape, spread))])
 
 
 # ------------------------------------------------------------------------------
@@ -520,7 +505,7 @@ class Heads:
 
 def scores(graph: Graph, query: Value, key: Value, heads: Heads) -> Value:
     """Attention scores: query times key, divided by the square root of a head's width."""
-    run, q, k = graph.runner.run, query.tensor, key.tensor
+    runner, q, k = graph.runner, query.tensor, key.tensor
     scale = (q.shape[-1] // heads.heads) ** -0.5
 
     def kernel(xp: Any, out: Any, q: Any, k: Any) -> None:
@@ -535,19 +520,15 @@ def scores(graph: Graph, query: Value, key: Value, heads: Heads) -> Value:
         xp.matmul(g.swapaxes(2, 3), heads.split(q), out=heads.split(out))
         xp.multiply(out, scale, out=out)
 
-    def to_query(upstream: Tensor, k: Tensor = k) -> Tensor:
-        return run("by_query", k.shape, by_query, upstream, k)
-
-    def to_key(upstream: Tensor, q: Tensor = q) -> Tensor:
-        return run("by_key", q.shape, by_key, upstream, q)
-
-    made = run("Scores", heads.square, kernel, q, k)
+    made = runner.run("Scores", heads.square, kernel, q, k)
+    to_query = runner.gradient("by_query", k.shape, by_query, k)
+    to_key = runner.gradient("by_key", q.shape, by_key, q)
     return graph.result("Scores", made, [(query, to_query), (key, to_key)])
 
 
 def weighted_values(graph: Graph, probabilities: Value, value: Value, heads: Heads) -> Value:
     """The values of all tokens, weighted by the probabilities."""
-    run, p, v = graph.runner.run, probabilities.tensor, value.tensor
+    runner, p, v = graph.runner, probabilities.tensor, value.tensor
 
     def kernel(xp: Any, out: Any, p: Any, v: Any) -> None:
         xp.matmul(p, heads.split(v), out=heads.split(out))
@@ -558,13 +539,9 @@ def weighted_values(graph: Graph, probabilities: Value, value: Value, heads: Hea
     def by_value(xp: Any, out: Any, g: Any, p: Any) -> None:
         xp.matmul(p.swapaxes(2, 3), heads.split(g), out=heads.split(out))
 
-    def to_probabilities(upstream: Tensor, v: Tensor = v) -> Tensor:
-        return run("by_probabilities", heads.square, by_probabilities, upstream, v)
-
-    def to_value(upstream: Tensor, p: Tensor = p, shape: Shape = v.shape) -> Tensor:
-        return run("by_value", shape, by_value, upstream, p)
-
-    made = run("Mixed", v.shape, kernel, p, v)
+    made = runner.run("Mixed", v.shape, kernel, p, v)
+    to_probabilities = runner.gradient("by_probabilities", heads.square, by_probabilities, v)
+    to_value = runner.gradient("by_value", v.shape, by_value, p)
     return graph.result("Mixed", made, [(probabilities, to_probabilities), (value, to_value)])
 
 
@@ -630,16 +607,11 @@ def conv2d(graph: Graph, image: Value, filters: Value, name: str = "Conv2D") -> 
 
     Each kernel gathers the k x k patch of every pixel in scratch memory and does one matrix product.
     """
-    run, x, f = graph.runner.run, image.tensor, filters.tensor
-    patches = (*x.shape[:3], *f.shape[:3])
-    made = run(name, (*x.shape[:3], f.shape[3]), _convolution_kernel, x, f, scratch=[patches])
-
-    def to_image(upstream: Tensor, f: Tensor = f, shape: Shape = x.shape) -> Tensor:
-        return run("by_input", shape, _image_gradient, upstream, f, scratch=[patches])
-
-    def to_filters(upstream: Tensor, x: Tensor = x, shape: Shape = f.shape) -> Tensor:
-        return run("by_filter", shape, _filter_gradient, upstream, x, scratch=[patches])
-
+    runner, x, f = graph.runner, image.tensor, filters.tensor
+    patches = [(*x.shape[:3], *f.shape[:3])]
+    made = runner.run(name, (*x.shape[:3], f.shape[3]), _convolution_kernel, x, f, scratch=patches)
+    to_image = runner.gradient("by_input", x.shape, _image_gradient, f, scratch=patches)
+    to_filters = runner.gradient("by_filter", f.shape, _filter_gradient, x, scratch=patches)
     return graph.result(name, made, [(image, to_image), (filters, to_filters)])
 
 
@@ -694,7 +666,6 @@ def _image_gradient(xp: Any, out: Any, g: Any, f: Any, patches: Any) -> None:
 
 def mean_pool(graph: Graph, image: Value, name: str = "AvgPool") -> Value:
     """Images [n, h, w, c] to [n, h/2, w/2, c]; h and w are even."""
-    run = graph.runner.run
     n, h, w, c = image.shape
     split = (n, h // 2, 2, w // 2, 2, c)
 
@@ -704,10 +675,8 @@ def mean_pool(graph: Graph, image: Value, name: str = "AvgPool") -> Value:
     def spread(xp: Any, out: Any, g: Any) -> None:
         xp.divide(g[:, :, None, :, None], 4, out=out.reshape(split))
 
-    made = run(name, (n, h // 2, w // 2, c), pool, image.tensor)
-    return graph.result(
-        name, made, [(image, lambda upstream: run("by_input", (n, h, w, c), spread, upstream))]
-    )
+    made = graph.runner.run(name, (n, h // 2, w // 2, c), pool, image.tensor)
+    return graph.result(name, made, [(image, graph.runner.gradient("by_input", image.shape, spread))])
 
 
 @dataclass(frozen=True)
