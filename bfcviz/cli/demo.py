@@ -13,8 +13,7 @@ from bfcviz.errors import BfcvizError, MissingExtra
 from bfcviz.terminal import say
 
 NOTEBOOK: Final = "01_step_through.ipynb"
-SAMPLE: Final = "conv"
-"""The sample that the unchanged notebook opens."""
+SAMPLE: Final = "conv"  # the sample that the unchanged notebook opens
 
 _PACKAGE = Path(__file__).parents[1]
 NOTEBOOK_FOLDERS: Final = (_PACKAGE / "notebooks", _PACKAGE.parent / "notebooks")

@@ -352,8 +352,7 @@ _parse_record_size: Final = _record_option_parser(Option("size", SIZE))
 # ------------------------------------------------------------------------------
 # The one line about a recording, or those of several processes, that `bfcviz record` prints at its end.
 
-KEPT: Final = "kept"
-"""The fact that the events of a process are kept in memory."""
+KEPT: Final = "kept"  # the fact that the events of a process are kept in memory
 
 NOTHING: Final = "nothing was recorded: "
 """The beginning of the line if there is no recording."""

@@ -69,8 +69,7 @@ with imported_on_first_use("requests"):  # of JupyterLab's lists of extensions, 
     from voila.tornado.handler import TornadoVoilaHandler
     from voila.utils import get_page_config, get_voila_labextensions_path
 
-FIRST_PORT: Final = 8866
-"""Voila's default; other ports are tried if it is taken and no port was given."""
+FIRST_PORT: Final = 8866  # Voila's default; other ports are tried if it is taken and no port was given
 
 _IDLE_S: Final = 600
 """A kernel without a page ends after this time; a closed page ends its kernel at once, a lost page cannot."""

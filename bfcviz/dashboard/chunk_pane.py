@@ -305,8 +305,7 @@ _MOST_LINES: Final = 30  # of a stack in a tooltip
 _MOST_SIZES: Final = 4
 _FIRST: Final = 5  # facts that are always shown: the pane has room for them
 
-Fact = tuple[str, str]
-"""A name, and HTML."""
+Fact = tuple[str, str]  # a name, and HTML
 
 
 class ChunkPane:

@@ -122,8 +122,7 @@ _MOVES: Final[dict[str, Callable[[Position], int]]] = {
 # ------------------------------------------------------------------------------
 # Player: advances step by step on the kernel's event loop, until the end or a pause.
 
-FRAME_S: Final = 0.2
-"""Seconds between two frames, if drawing one does not take longer."""
+FRAME_S: Final = 0.2  # seconds between two frames, if drawing one does not take longer
 
 YIELD_S: Final = 0.02
 """Least seconds between two frames in which the kernel handles messages, such as a pause."""

@@ -296,8 +296,7 @@ _PAGE_CONFIG: Final = CONFIG | {
 
 _WIDTH: Final = 1200  # pixels, until the page sends its width
 
-Spec = Mapping[str, Any]
-"""A trace as plotly's dict."""
+Spec = Mapping[str, Any]  # a trace as plotly's dict
 
 
 class FigureView:

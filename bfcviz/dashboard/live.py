@@ -35,11 +35,9 @@ from bfcviz.periodic import Periodic
 # requires. A heap still loses events if it fills its ring within `LEAST_S`, or while one call holds the
 # interpreter's lock.
 
-LEAST_S: Final = 0.01
-"""Least seconds between two reads."""
+LEAST_S: Final = 0.01  # least seconds between two reads
 
-MOST_S: Final = 0.05
-"""Most seconds between two reads: the delay until it notices that a heap became fast."""
+MOST_S: Final = 0.05  # most seconds between two reads: the delay until it notices that a heap became fast
 
 _SHARE: Final = 0.25  # of a ring that may fill between two reads
 

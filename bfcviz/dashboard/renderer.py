@@ -59,8 +59,7 @@ class Pace:
         return max(self._due - time.monotonic(), 0.0)
 
 
-IDLE_S: Final = 0.3
-"""Seconds without an event after which a heap is idle."""
+IDLE_S: Final = 0.3  # seconds without an event after which a heap is idle
 
 WHOLE_S: Final = 1.0
 """Least seconds between two whole frames of an active heap; expensive ones are drawn less often."""

@@ -159,11 +159,9 @@ SIDE_STYLE: Final = f"""<style>
 ROWS: Final = 11
 """Rows in sight."""
 
-ROW_PX: Final = 21
-"""The height of a row in pixels; a border of 1 pixel included."""
+ROW_PX: Final = 21  # the height of a row in pixels; a border of 1 pixel included
 
-BEYOND: Final = 11
-"""Rows that are made before the first one in sight, and after the last one."""
+BEYOND: Final = 11  # rows that are made before the first one in sight, and after the last one
 
 _TALLEST: Final = 8_000_000  # pixels of a whole list: browsers draw nothing below about 17 million
 
@@ -253,8 +251,7 @@ def _table_css_colours(theme: Theme) -> str:
     )
 
 
-HEAD_PX: Final = 25
-"""The height of the header in pixels."""
+HEAD_PX: Final = 25  # the height of the header in pixels
 
 HEIGHT: Final = HEAD_PX + ROWS * ROW_PX
 """The height of a list in pixels."""

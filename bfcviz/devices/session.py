@@ -183,8 +183,7 @@ def _session_step_time(step: Step) -> str:
 # Host memory, ordinary and pinned, shared by all devices of a session, and the registry of its allocators.
 
 
-NO_AFFINITY: Final = -1
-"""No particular NUMA node."""
+NO_AFFINITY: Final = -1  # no particular NUMA node
 
 
 @dataclass(frozen=True)

@@ -187,14 +187,11 @@ def element_type(dtype: object) -> ElementType:
 # The heap's trace has the same facts: kernel, shape and dtype are name and details of the allocation's label, the
 # allocation id is the event's, and the step is the last mark named `step` before it.
 
-UNKNOWN_STEP: Final = -6
-"""TensorFlow's UNKNOWN_STEP_ID: the step of tensors created outside any step."""
+UNKNOWN_STEP: Final = -6  # TensorFlow's UNKNOWN_STEP_ID: the step of tensors created outside any step
 
-STEP: Final = "step"
-"""Label of the mark at the start of a step; its value is the step's number."""
+STEP: Final = "step"  # label of the mark at the start of a step; its value is the step's number
 
-UNKNOWN_KERNEL: Final = "Unknown"
-"""TensorFlow's kernel name for tensors without one."""
+UNKNOWN_KERNEL: Final = "Unknown"  # TensorFlow's kernel name for tensors without one
 
 _phases = count(1 << 32)  # above the numbers of `bfcviz.phase`, which may be in the same trace
 _KEEP: Final = 1 << 16
@@ -368,8 +365,7 @@ def _add_to_memory_logs(record: Record) -> None:
 # ------------------------------------------------------------------------------
 # TensorBuffer: the memory of a tensor and its views, freed with the last reference.
 
-ALIGNMENT: Final = 64
-"""Alignment of tensors in TensorFlow, in bytes (kAllocatorAlignment)."""
+ALIGNMENT: Final = 64  # alignment of tensors in TensorFlow, in bytes (kAllocatorAlignment)
 
 
 class TensorBuffer:
@@ -668,8 +664,7 @@ class TensorValues:
 MAX_BYTES: Final = 1 << 62
 """Largest tensor in bytes: the largest request to a heap."""
 
-MAX_DIMENSIONS: Final = 32
-"""Most dimensions; every NumPy version supports as many."""
+MAX_DIMENSIONS: Final = 32  # most dimensions; every NumPy version supports as many
 
 
 def checked_shape(shape: Any, itemsize: int = 1) -> tuple[int, ...]:

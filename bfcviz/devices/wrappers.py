@@ -547,11 +547,9 @@ class AlertAllocator(AllocatorWrapper):
         return [MEASURES[each.measure](stats) for each in self.thresholds]
 
 
-FRESH: Final = b"\xff\xff"
-"""Repeated, it is NaN in floating-point types of 8 to 64 bits, and -1 in integers."""
+FRESH: Final = b"\xff\xff"  # repeated, it is NaN in floating-point types of 8 to 64 bits, and -1 in integers
 
-FREED: Final = b"\xff\x7f"
-"""Repeated, it is another NaN in these types: 0x7fff in 16 bits, 0x7fff7fff in 32."""
+FREED: Final = b"\xff\x7f"  # repeated, it is another NaN in these types: 0x7fff in 16 bits, 0x7fff7fff in 32
 
 
 class NaNFillAllocator(AllocatorWrapper):

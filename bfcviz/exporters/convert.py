@@ -39,8 +39,7 @@ from bfcviz.model.trace_index import IndexBuilder
 POINTS: Final = 3000
 """Parts of all counters of one name together; each has at most three values."""
 
-MOST_INSTANTS: Final = 5000
-"""Instants of one kind in one heap; evenly thinned if there are more."""
+MOST_INSTANTS: Final = 5000  # instants of one kind in one heap; evenly thinned if there are more
 
 _COUNTERS: Final = {
     "in_use": "bytes_in_use",

@@ -40,11 +40,9 @@ from bfcviz.units import format_bytes
 POINTS: Final = 600
 """Rows of a timeline: more would not be seen on a page."""
 
-FAILURES: Final = 200
-"""Failed requests that are listed."""
+FAILURES: Final = 200  # failed requests that are listed
 
-HEAPS: Final = 50
-"""Heaps that are listed."""
+HEAPS: Final = 50  # heaps that are listed
 
 _COMPARED: Final = 8  # heaps whose peaks are compared, to find the one to show
 

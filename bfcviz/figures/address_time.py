@@ -39,14 +39,11 @@ from bfcviz.model.lifetimes import Ends, Found, LifetimeReader, Wanted
 from bfcviz.model.occupancy import Classes, Occupancy, OccupancyGrid, OccupancyReader
 from bfcviz.units import exact_bytes
 
-EXACT_LIFETIMES: Final = 3000
-"""Allocations drawn as exact rectangles, at most."""
+EXACT_LIFETIMES: Final = 3000  # allocations drawn as exact rectangles, at most
 
-PIXELS: Final = (1000, 320)
-"""Pixels of the image: columns (at most, and more than half of it) and lines."""
+PIXELS: Final = (1000, 320)  # pixels of the image: columns (at most, and more than half of it) and lines
 
-COARSER: Final = (750, 240)
-"""The same if there are several classes, each with a grid of its own."""
+COARSER: Final = (750, 240)  # the same if there are several classes, each with a grid of its own
 
 Reader = TypeVar("Reader", LifetimeReader, OccupancyReader)
 

@@ -191,8 +191,7 @@ def _grouped_colour_branches(node: _ColourBranch) -> list[_ColourBranch]:
 # HolderClasses: which holders get the colours, at one step.
 
 HUES: Final = 7
-SHADES: Final = 3
-"""Of one hue: its own, and two for the largest children."""
+SHADES: Final = 3  # of one hue: its own, and two for the largest children
 
 OTHER: Final = HUES * SHADES
 """The class of all memory without a hue."""
@@ -534,8 +533,7 @@ COLOURINGS: Final = {
 MOST_CLASSES: Final = OTHER + 1
 """Classes of a colouring, at most: those of the colouring by holder."""
 
-FEW_CLASSES: Final = 8
-"""Classes of every other colouring, at most."""
+FEW_CLASSES: Final = 8  # classes of every other colouring, at most
 
 FREE: Final = 255
 """The class of free chunks: they have the same colour in every colouring."""

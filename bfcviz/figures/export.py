@@ -24,8 +24,7 @@ from bfcviz.figures.view_options import PLAIN, Look
 WIDTH, HEIGHT = 1200, 700
 """Pixels of an image whose figure sets none."""
 
-SCALE: Final = 2
-"""Device pixels of a PNG per pixel of the figure."""
+SCALE: Final = 2  # device pixels of a PNG per pixel of the figure
 
 _CUT: Final = 20  # pixels of a PDF page that kaleido's fixed margins (0.1 inch a side) cut off
 _RIM: Final = _CUT + 20  # pixels added to a PDF page: those, and 20 for long ticks
@@ -182,8 +181,7 @@ _FORMATS: Final[dict[str, Callable[[go.Figure], bytes]]] = {
     ".csv": lambda figure: _figure_numbers(figure, "csv"),
     ".parquet": lambda figure: _figure_numbers(figure, "parquet"),
 }
-VECTOR: Final = (".svg", ".pdf")
-"""The suffixes of style `paper`."""
+VECTOR: Final = (".svg", ".pdf")  # the suffixes of style `paper`
 
 IMAGES: Final = frozenset({".png", ".svg", ".pdf"})
 """The suffixes that need a browser; its start takes seconds."""

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from bfcviz.figures.view_options import MapWindow, Selected
 from bfcviz.model import Model
 
-WRAPPED_ROWS = 16
-"""Rows of the map, if the regions alone do not need more."""
+WRAPPED_ROWS = 16  # rows of the map, if the regions alone do not need more
 
 
 @dataclass(frozen=True)

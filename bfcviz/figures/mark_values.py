@@ -20,8 +20,7 @@ from bfcviz.model.navigation import events_of
 MOST_LINES: Final = 6
 """Names that are drawn, those with the most marks."""
 
-MOST_POINTS: Final = 2000
-"""Marks of a name that are drawn."""
+MOST_POINTS: Final = 2000  # marks of a name that are drawn
 
 _DEFINITION: Final = (
     "the values of marks, such as bfcviz.mark('loss', 0.5) or bfcviz.mark('queue', 3);"

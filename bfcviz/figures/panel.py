@@ -59,10 +59,8 @@ def import_renderers() -> None:
             import_module(RENDERERS)
 
 
-TITLE: Final = 24
-"""Pixels above a plot for its title."""
-LEGEND: Final = 19
-"""Pixels per line of the legend, between title and plot."""
+TITLE: Final = 24  # pixels above a plot for its title
+LEGEND: Final = 19  # pixels per line of the legend, between title and plot
 BELOW: Final = 46
 """Pixels below each plot for the ticks and the title of its x axis."""
 

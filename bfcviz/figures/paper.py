@@ -24,11 +24,9 @@ from bfcviz.figures.theme import DARK, LIGHT, TAKER, contrasting, mixed, rgb
 SIZE: Final = 8
 """Pixels of a text inside a plot: 6 pt, the smallest that journals accept."""
 
-LETTER: Final = 5.0
-"""Pixels of a letter of this size, at most on average."""
+LETTER: Final = 5.0  # pixels of a letter of this size, at most on average
 
-LINE: Final = 10.4
-"""Pixels of a line of this size."""
+LINE: Final = 10.4  # pixels of a line of this size
 
 _SIDE: Final = 1.5  # pixels left and right of a name
 _RIM: Final = 2.0  # pixels above and below two lines, for the edge of the fill

@@ -576,8 +576,7 @@ def _policy_share_bars(
 # ------------------------------------------------------------------------------
 # The figure of a comparison: peak pool and fragmentation of each policy, and its bytes over the job.
 
-COLUMNS_OF_CURVES: Final = 2
-"""Panels beside each other."""
+COLUMNS_OF_CURVES: Final = 2  # panels beside each other
 
 _CURVE: Final = 130  # pixels of the height of a curve's plot
 _GAP: Final = 0.06  # of the width, between panels

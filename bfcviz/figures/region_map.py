@@ -164,8 +164,7 @@ class VisibleChunks:
 MOST_TEXTS: Final = 1000
 """Chunks with a full text, at most; if there are more, the narrowest get a short one."""
 
-MOST_FRAMES: Final = 8
-"""Frames of a stack in a text, the most telling first."""
+MOST_FRAMES: Final = 8  # frames of a stack in a text, the most telling first
 
 _MOST_POINTS = 3000
 _POINTS_ON_GRID = 800
@@ -403,8 +402,7 @@ def _piece_gap_lines(visible: VisibleChunks, pieces: Pieces, least: float) -> tu
 # ------------------------------------------------------------------------------
 # Markers on the region map: touched and selected chunks, and lone chunks too narrow to see.
 
-ALONE: Final = 0.012
-"""The least free space on both sides of a lone chunk, as a share of the screen's width."""
+ALONE: Final = 0.012  # the least free space on both sides of a lone chunk, as a share of the screen's width
 
 _NARROW = 0.03  # of the screen's width: a narrower touched or selected chunk also gets a marker
 _INVISIBLE = 0.002  # the same: a narrower lone chunk is invisible
@@ -743,8 +741,7 @@ def _touched_spans_in_regions(spans: NDArray[np.void], regions: NDArray[np.void]
 MOST_TAKERS: Final = 300
 """Chunks that would take the request and are outlined, the best fits; more of them cannot be told apart."""
 
-MOST_BLOCKERS: Final = 60
-"""Chunks in the way that get a cross, the largest."""
+MOST_BLOCKERS: Final = 60  # chunks in the way that get a cross, the largest
 
 _LONGEST: Final = 200  # characters of the sentence
 
@@ -843,8 +840,7 @@ def _marker_points(
 # ------------------------------------------------------------------------------
 # The map as panels: of a heap at a step, of a moving one, and of a running one.
 
-MOST_FOUND: Final = 300
-"""Matches that are outlined; more of them cannot be told apart."""
+MOST_FOUND: Final = 300  # matches that are outlined; more of them cannot be told apart
 
 
 def map_search_matches(chunks: NDArray[np.void], labels: Labels, search: str | None) -> NDArray[np.bool_]:

@@ -20,8 +20,7 @@ from bfcviz.live.heap_provider import HeapProvider
 from bfcviz.live.numpy import unserved
 from bfcviz.periodic import Periodic
 
-WINDOW_S: Final = 20.0
-"""Of a fast training this is some 300 MB; a profile of 2 GB cannot be written."""
+WINDOW_S: Final = 20.0  # of a fast training this is some 300 MB; a profile of 2 GB cannot be written
 
 
 class TensorflowObserved(HeapProvider):

@@ -651,8 +651,7 @@ class Recorder:
             return result
 
 
-MOST_TIME: Final = 0.02
-"""Of the program's time, for readings."""
+MOST_TIME: Final = 0.02  # of the program's time, for readings
 
 _LOST: Final = (
     "entries of PyTorch's history were missed: they were overwritten, or to read them would have cost the program too "
