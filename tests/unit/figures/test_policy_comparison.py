@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.figures.compared import FAILS, FITS, JOB, REFUSED
 from unit.whatif.streams import MiB, numbered_stream
 
 from bfcviz.figures.policy_comparison import (
@@ -16,6 +15,8 @@ from bfcviz.figures.policy_comparison import (
     MOST_ROWS,
     ByteAxis,
     CurvePanels,
+    DrawnJob,
+    DrawnPolicy,
     PolicyHeap,
     comparison_figure,
     curve_table,
@@ -31,6 +32,31 @@ from bfcviz.figures.view_options import Look
 from bfcviz.whatif.outcome import RecordedOutcome
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE
+
+# ------------------------------------------------------------------------------
+# Policies for tests of figures, as plain data.
+
+
+JOB = DrawnJob("a job", 5, 5 * MiB, 16 * MiB)
+
+
+def _bytes(*sizes):
+    return np.array(sizes, np.uint64) * np.uint64(MiB)
+
+
+FITS = DrawnPolicy(
+    "fits", _bytes(8, 12, 12, 12, 4), _bytes(4, 8, 6, 2, 0), requested_at_peak=6 * MiB, scattered_share=0.25
+)
+FAILS = DrawnPolicy(
+    "fails:option=1",
+    _bytes(8, 16, 16, 16),
+    _bytes(4, 8, 6, 6),
+    requested_at_peak=6 * MiB,
+    scattered_share=0.5,
+    failed=3,
+    failed_size=7 * MiB,
+)
+REFUSED = DrawnPolicy("refused", _bytes(), _bytes(), message="needs a limit <b>")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

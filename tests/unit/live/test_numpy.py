@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from heaps import KIB, MIB, assert_model_agrees
 from processes import needs_compiled
-from unit.live.numpy.arrays import is_ours, served
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.errors import AllocatorError, BfcvizError, InvalidRequest, LiveError, OutOfMemory
+from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live import memory_limits
@@ -25,6 +25,19 @@ from bfcviz.live.numpy import get_handler, serve_numpy, unserved
 from bfcviz.model import Model
 
 pytestmark = needs_compiled
+
+
+def served(limit="64MiB", **options):
+    return serve_numpy(limit, log=EventLog(1 << 18), **options)
+
+
+def is_ours(array, heap):
+    """Whether an array's first and last byte lie in one chunk in use."""
+    with unserved():
+        begin, end = np.uint64(array.ctypes.data), np.uint64(array.ctypes.data + array.nbytes)
+        chunks = heap.memory_map()
+        chunks = chunks[chunks["in_use"]]
+        return bool(np.any((chunks["address"] <= begin) & (chunks["address"] + chunks["size"] >= end)))
 
 
 def busy(seed):
