@@ -162,16 +162,12 @@ _EXTENSIONS: Final = ("@jupyter-widgets/jupyterlab-manager", "anywidget")
 
 @dataclass(frozen=True)
 class _PageScripts:
-    """What this server adds to Voila's scripts: plotly's, and Voila's first ones in one file.
+    """What this server adds to Voila's scripts: plotly's, and Voila's first ones in one file."""
 
-    Attributes:
-        plotly, first: digests, by which a page finds them.
-        packed: digest -> the script, compressed.
-    """
-
+    # plotly, first: digests, by which a page finds them
     plotly: str
     first: str
-    packed: Mapping[str, bytes]
+    packed: Mapping[str, bytes]  # digest -> the script, compressed
 
 
 @cache

@@ -33,16 +33,11 @@ _PACKAGE_HOME = str(Path(__file__).parents[2])
 
 @dataclass(frozen=True)
 class KernelRequest:
-    """What a standby needs to be a kernel.
+    """What a standby needs to be a kernel."""
 
-    Attributes:
-        view: the model of the widget that the page shows.
-        arguments: those of `ipykernel_launcher`.
-        environment, folder: of the process; None: where it is.
-    """
-
-    view: str
-    arguments: Sequence[str]
+    view: str  # the model of the widget that the page shows
+    arguments: Sequence[str]  # those of `ipykernel_launcher`
+    # environment, folder: of the process; None: where it is
     environment: Mapping[str, str]
     folder: str | None
 

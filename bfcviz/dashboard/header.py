@@ -190,18 +190,13 @@ _SETTLED: Final = 256
 
 @dataclass(frozen=True)
 class Headline:
-    """What the header says first.
+    """What the header says first."""
 
-    Attributes:
-        text: one sentence.
-        step: the step that it is about; None: the step shown.
-        failed: the diagnosis of the failure that it is about; None where nothing failed.
-        number, count: the position of the failure among all failures, from 1.
-    """
-
-    text: str
-    step: int | None = None
+    text: str  # one sentence
+    step: int | None = None  # the step that it is about; None: the step shown
+    # the diagnosis of the failure that it is about; None where nothing failed
     failed: Diagnosis | None = None
+    # number, count: the position of the failure among all failures, from 1
     number: int = 0
     count: int = 0
 

@@ -270,20 +270,14 @@ class HolderRow:
 
 @dataclass(frozen=True)
 class HolderRowChooser:
-    """Chooses and sorts the rows that the pane of holders shows.
+    """Chooses and sorts the rows that the pane of holders shows."""
 
-    Attributes:
-        index, amounts: the holders, and what each holds.
-        key: the number of each node; rows are those with the largest, shape (nodes,).
-        by_name: sort these rows by their names.
-        ascending: the smallest first.
-    """
-
+    # index, amounts: the holders, and what each holds
     index: HolderIndex
     amounts: HolderAmounts
-    key: NDArray[np.int64]
-    by_name: bool = False
-    ascending: bool = False
+    key: NDArray[np.int64]  # the number of each node; rows are those with the largest, shape (nodes,)
+    by_name: bool = False  # sort these rows by their names
+    ascending: bool = False  # the smallest first
 
     def rows(self) -> list[HolderRow]:
         """The rows in order; no rows where nothing is in use."""
@@ -447,31 +441,20 @@ _LONGEST_MOMENT: Final = 60
 
 @dataclass(frozen=True)
 class HolderFacts:
-    """What a row, or a rectangle, shows.
+    """What a row, or a rectangle, shows."""
 
-    Attributes:
-        number: of the row in messages; -1: it does nothing.
-        name: its name here.
-        path: its whole name.
-        depth: rows around it.
-        bytes, chunks, waste: what it holds; `waste` is None where the trace does not have the requested bytes.
-        share: of all bytes in use, 0..1.
-        growth: bytes gained from mark to mark; None: there are no marks to compare.
-        fill: its colour.
-        chosen: whether the views are filtered by it.
-    """
-
-    number: int
-    name: str
-    path: str
-    depth: int
+    number: int  # of the row in messages; -1: it does nothing
+    name: str  # its name here
+    path: str  # its whole name
+    depth: int  # rows around it
+    # bytes, chunks, waste: what it holds; `waste` is None where the trace does not have the requested bytes
     bytes: int
     chunks: int
     waste: int | None
-    share: float
-    growth: int | None
-    fill: str
-    chosen: bool = False
+    share: float  # of all bytes in use, 0..1
+    growth: int | None  # bytes gained from mark to mark; None: there are no marks to compare
+    fill: str  # its colour
+    chosen: bool = False  # whether the views are filtered by it
 
     @property
     def hint(self) -> str:

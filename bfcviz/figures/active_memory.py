@@ -44,18 +44,12 @@ from bfcviz.model.trace_index import LEAST_EVENTS, REST, TraceIndex, known_index
 
 @dataclass(frozen=True)
 class Stack:
-    """Heights over time.
+    """Heights over time."""
 
-    Attributes:
-        moments: each `seq` at which a lifetime begins or ends, ascending, uint64.
-        times: when, in nanoseconds; undefined for the moment NEVER.
-        below: bytes below each lifetime after each moment, (lifetimes, moments), float64.
-        first, last: for each lifetime the indices of the moments at which it begins and ends.
-    """
-
-    moments: NDArray[np.uint64]
-    times: NDArray[np.int64]
-    below: NDArray[np.float64]
+    moments: NDArray[np.uint64]  # each `seq` at which a lifetime begins or ends, ascending, uint64
+    times: NDArray[np.int64]  # when, in nanoseconds; undefined for the moment NEVER
+    below: NDArray[np.float64]  # bytes below each lifetime after each moment, (lifetimes, moments), float64
+    # first, last: for each lifetime the indices of the moments at which it begins and ends
     first: NDArray[np.intp]
     last: NDArray[np.intp]
 
@@ -445,36 +439,25 @@ INSTEAD_OF_STATE: Final = "holder"
 
 @dataclass(frozen=True)
 class ActiveMemoryWindow:
-    """The allocations in a window of steps, ready to draw.
+    """The allocations in a window of steps, ready to draw."""
 
-    Attributes:
-        trace, pool, look: what it was made for.
-        step_axis: the x axis.
-        steps: the first and last step.
-        bands: the largest allocations.
-        others: the number of all other allocations.
-        series: TIMELINE records: bytes in use of all allocations.
-        colours: the colouring of the bands.
-        reader: reads the allocations, for this window and for a later end of it.
-        class_reader: reads the bytes of all allocations by class, likewise.
-        by_class: those bytes; None: every allocation has a band.
-        names: the number of labels that the trace had; those of a running recording may come after their events.
-        static_traces: the traces of the panel that do not depend on the step.
-    """
-
+    # trace, pool, look: what it was made for
     trace: Trace
     pool: int
     look: Look
-    step_axis: StepAxis
-    steps: tuple[int, int]
-    bands: Bands
-    others: int
-    series: NDArray[np.void]
-    colours: Colouring
+    step_axis: StepAxis  # the x axis
+    steps: tuple[int, int]  # the first and last step
+    bands: Bands  # the largest allocations
+    others: int  # the number of all other allocations
+    series: NDArray[np.void]  # TIMELINE records: bytes in use of all allocations
+    colours: Colouring  # the colouring of the bands
+    # reads the allocations, for this window and for a later end of it
     reader: LifetimeReader = field(repr=False)
-    class_reader: ClassReader = field(repr=False)
-    by_class: AreaBytes | None
+    class_reader: ClassReader = field(repr=False)  # reads the bytes of all allocations by class, likewise
+    by_class: AreaBytes | None  # those bytes; None: every allocation has a band
+    # the number of labels that the trace had; those of a running recording may come after their events
     names: int
+    # the traces of the panel that do not depend on the step
     static_traces: tuple[Mapping[str, Any], ...] = ()
 
     @property

@@ -149,36 +149,24 @@ def _touches_address_window(layout: Layout, look: Look) -> Wanted | None:
 
 @dataclass(frozen=True)
 class AddressTimeWindow:
-    """The allocations in a window of addresses and steps, ready to draw.
+    """The allocations in a window of addresses and steps, ready to draw."""
 
-    Attributes:
-        trace, pool, look: what it was made for.
-        reader: reads the events, for this window and for the next one.
-        step_axis: the x axis.
-        layout: the positions of addresses on the y axis.
-        colours: the colouring of chunks in use.
-        steps: the first and last step.
-        positions: the ends of the window on the y axis, in bytes.
-        lifetimes: LIFETIME records, ordered by `born`; not drawn if there is an `image`.
-        image_colours: the colouring of the image: `Colouring.for_images`, and faded ones.
-        names: the number of labels that the trace had; those of a running recording may come after their events.
-        image: drawn instead of rectangles if there are too many lifetimes; else None.
-        static_traces: the traces of the panel that do not depend on the step.
-    """
-
+    # trace, pool, look: what it was made for
     trace: Trace
     pool: int
     look: Look
-    reader: EventReader = field(repr=False)
-    step_axis: StepAxis
-    layout: Layout
-    colours: Colouring
-    steps: tuple[int, int]
-    positions: tuple[float, float]
-    lifetimes: NDArray[np.void]
-    image_colours: Colouring
+    reader: EventReader = field(repr=False)  # reads the events, for this window and for the next one
+    step_axis: StepAxis  # the x axis
+    layout: Layout  # the positions of addresses on the y axis
+    colours: Colouring  # the colouring of chunks in use
+    steps: tuple[int, int]  # the first and last step
+    positions: tuple[float, float]  # the ends of the window on the y axis, in bytes
+    lifetimes: NDArray[np.void]  # LIFETIME records, ordered by `born`; not drawn if there is an `image`
+    image_colours: Colouring  # the colouring of the image: `Colouring.for_images`, and faded ones
+    # the number of labels that the trace had; those of a running recording may come after their events
     names: int
-    image: Occupancy | None
+    image: Occupancy | None  # drawn instead of rectangles if there are too many lifetimes; else None
+    # the traces of the panel that do not depend on the step
     static_traces: tuple[Mapping[str, Any], ...] = ()
 
     @property

@@ -31,22 +31,15 @@ from bfcviz.units import exact_bytes, format_bytes
 
 @dataclass(frozen=True)
 class Marks:
-    """The bins to mark, by number; empty lists mark nothing.
+    """The bins to mark, by number; empty lists mark nothing."""
 
-    Attributes:
-        step: the bins of this step's events.
-        first, last: the first and the last bin searched; None: no search.
-        taken: the bin of the chunk that the search took.
-        found: the hover text of that chunk.
-        selected: the bin of the selected chunk.
-    """
-
-    step: list[int]
+    step: list[int]  # the bins of this step's events
+    # first, last: the first and the last bin searched; None: no search
     first: int | None
     last: int | None
-    taken: list[int]
-    found: str
-    selected: list[int]
+    taken: list[int]  # the bin of the chunk that the search took
+    found: str  # the hover text of that chunk
+    selected: list[int]  # the bin of the selected chunk
 
 
 @dataclass(frozen=True)

@@ -37,27 +37,20 @@ _NANOSECONDS: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 @dataclass(frozen=True)
 class StepAxis:
-    """Maps steps to positions on the x axis of all timelines of a trace, and back; for its length when it was made.
-
-    Attributes:
-        axis: whether positions are steps or times. The time of a step is that of its last event; step 0 has no
-            event and, like the first step of a live window, takes the time of the first event.
-        marks: the steps at which the program's own steps end, ascending; its ticks count them. None: the ticks are
-            positions.
-        mark_name: the name of these marks.
-        first, last: the steps at the ends of the axis.
-        unit: steps or nanoseconds per unit of the axis; the same for every window of the trace.
-        symbol: the symbol of the unit.
-    """
+    """Maps steps to positions on the x axis of all timelines of a trace, and back; for its length when it was made."""
 
     trace: Trace
+    # whether positions are steps or times. The time of a step is that of its last event; step 0 has no event and,
+    # like the first step of a live window, takes the time of the first event.
     axis: Literal["step", "time"]
+    # first, last: the steps at the ends of the axis
     first: int
     last: int
-    unit: float = 1.0
-    symbol: str = "step"
+    unit: float = 1.0  # steps or nanoseconds per unit of the axis; the same for every window of the trace
+    symbol: str = "step"  # the symbol of the unit
+    # the steps at which the program's own steps end, ascending; its ticks count them. None: the ticks are positions.
     marks: NDArray[np.int64] | None = field(default=None, compare=False)
-    mark_name: str = ""
+    mark_name: str = ""  # the name of these marks
 
     @classmethod
     def of(cls, trace: Trace, axis: Axis = "step") -> "StepAxis":
@@ -245,31 +238,20 @@ def drawn_events(notes: NotableTimelineEvents, trace: Trace, start: int, stop: i
 
 @dataclass(frozen=True)
 class History:
-    """The totals of a heap over the steps shown: everything timelines draw, except the line at the step.
+    """The totals of a heap over the steps shown: everything timelines draw, except the line at the step."""
 
-    Attributes:
-        trace, pool: the heap.
-        step_axis: the x axis.
-        steps: the steps shown; None: all.
-        series: TIMELINE records, from one event before these steps to one after them.
-        peak_before: the highest bytes_in_use before the first row, in bytes.
-        failed: the OOM events in these steps.
-        marks: the MARK events in these steps.
-        values: those of them with a measured value, such as a loss.
-        wanted: the request size of `too_small_share`, in bytes; None: no request.
-        running: the measurements of the whole trace, which the next history reuses.
-    """
-
+    # trace, pool: the heap
     trace: Trace
     pool: int
-    step_axis: StepAxis
-    steps: tuple[int, int] | None
-    series: NDArray[np.void]
-    peak_before: int
-    failed: DrawnEvents
-    marks: DrawnEvents
-    values: DrawnEvents
-    wanted: int | None
+    step_axis: StepAxis  # the x axis
+    steps: tuple[int, int] | None  # the steps shown; None: all
+    series: NDArray[np.void]  # TIMELINE records, from one event before these steps to one after them
+    peak_before: int  # the highest bytes_in_use before the first row, in bytes
+    failed: DrawnEvents  # the OOM events in these steps
+    marks: DrawnEvents  # the MARK events in these steps
+    values: DrawnEvents  # those of them with a measured value, such as a loss
+    wanted: int | None  # the request size of `too_small_share`, in bytes; None: no request
+    # the measurements of the whole trace, which the next history reuses
     running: RollingTimeline = field(repr=False)
 
     @property

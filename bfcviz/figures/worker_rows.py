@@ -83,33 +83,23 @@ class WorkerRowState(StrEnum):
 
 @dataclass(frozen=True)
 class WorkerRow:
-    """What a row shows; sizes are bytes.
+    """What a row shows; sizes are bytes."""
 
-    Attributes:
-        name: of the worker.
-        state: what it does.
-        in_use, pool, free, largest_free: its totals now, or at its end.
-        limit: the memory limit of its heap; None: unknown.
-        failed: number of failed requests.
-        started_s: when its clock began, in seconds of the calendar; None: unknown.
-        times: shape (n,), seconds of its clock, ascending.
-        in_use_most, pool_most: shape (n,), the most bytes in the interval that ends at each time.
-        problem: why its recording cannot be read further.
-    """
-
-    name: str
-    state: WorkerRowState
+    name: str  # of the worker
+    state: WorkerRowState  # what it does
+    # in_use, pool, free, largest_free: its totals now, or at its end
     in_use: int
     pool: int
     free: int
     largest_free: int
-    limit: int | None
-    failed: int
-    started_s: float | None
-    times: NDArray[np.float64]
+    limit: int | None  # the memory limit of its heap; None: unknown
+    failed: int  # number of failed requests
+    started_s: float | None  # when its clock began, in seconds of the calendar; None: unknown
+    times: NDArray[np.float64]  # shape (n,), seconds of its clock, ascending
+    # in_use_most, pool_most: shape (n,), the most bytes in the interval that ends at each time
     in_use_most: NDArray[Any]
     pool_most: NDArray[Any]
-    problem: str = ""
+    problem: str = ""  # why its recording cannot be read further
 
     @property
     def head_room(self) -> int:
