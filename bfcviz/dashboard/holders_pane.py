@@ -136,9 +136,8 @@ class PaneHolderCount:
     marks: HolderMarkPair | None  # the marks that `growth` compares; None: there are no two of one name
     # bytes gained from the first of them to the last, shape (nodes,); None without them
     growth: NDArray[np.int64] | None
-    classes: NDArray[
-        np.intp
-    ]  # the class of the colouring with most of its bytes, shape (nodes,); -1: none is known
+    # the class of the colouring with most of its bytes, shape (nodes,); -1: none is known
+    classes: NDArray[np.intp]
     fills: list[str]  # the colour of each class
     total: int  # all bytes in use
     waste_known: bool  # whether the trace has the requested bytes

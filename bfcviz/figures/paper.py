@@ -67,9 +67,8 @@ class _Fill:
     """A fill."""
 
     colour: str  # its grey
-    plate: (
-        str | None
-    )  # the colour of a plate below a text: its grey, if it has a pattern; None: no plate is needed
+    # the colour of a plate below a text: its grey, if it has a pattern; None: no plate is needed
+    plate: str | None
     edges: Floats  # its outline, in pixels; shape (n, 4): from x, y to x, y
 
     def crossings(self, level: float, *, along: int) -> Floats:

@@ -51,9 +51,8 @@ class DrawnPolicy:
     """One allocator of a comparison of policies, as its pictures show it."""
 
     name: str  # as it was asked for, such as `bfc:allow_growth=true`
-    reserved: NDArray[np.uint64] = field(
-        repr=False
-    )  # bytes that the driver had granted, after each request, uint64[n]
+    # bytes that the driver had granted, after each request, uint64[n]
+    reserved: NDArray[np.uint64] = field(repr=False)
     in_use: NDArray[np.uint64] = field(repr=False)  # bytes of blocks in use, after each request, uint64[n]
     requested_at_peak: int = 0  # requested bytes where most is in use
     scattered_share: float | None = (

@@ -80,9 +80,8 @@ class Theme:
     fit: str  # free chunks that would take a request
     oom: str  # failed requests
     limit: str  # the heap's memory limit
-    classes: tuple[
-        Paint, ...
-    ]  # seven classes without an order, such as labels; the first is `in_use`. See `shades`.
+    # seven classes without an order, such as labels; the first is `in_use`. See `shades`.
+    classes: tuple[Paint, ...]
     other: Paint  # the class of everything without a colour of its own
     ramp: tuple[Paint, ...]  # eight ordered classes from low to high; high contrasts most with the paper
 

@@ -138,9 +138,8 @@ class ViewTab:
 class DashboardPlace:
     """The place of a view in a dashboard."""
 
-    tab: (
-        ViewTab | None
-    )  # the tab that shows it; views of the same tab stand side by side. None: it is above the tabs.
+    # the tab that shows it; views of the same tab stand side by side. None: it is above the tabs.
+    tab: ViewTab | None
     height: int = 165  # of a plot, in pixels
     below: int = 40  # pixels under a plot: ticks, and the title of the axis
 
