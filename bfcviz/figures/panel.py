@@ -123,9 +123,8 @@ class Panel:
     legend: bool = True  # whether it has a legend of its own
     # whether its title also names what its y axis shows, up to the edge: a dashboard leaves that out
     title_names_y: bool = False
-    listed_elsewhere: bool = (
-        False  # whether other parts of a dashboard name its colours: there it has no legend
-    )
+    # whether other parts of a dashboard name its colours: there it has no legend
+    listed_elsewhere: bool = False
 
     @property
     def above(self) -> int:

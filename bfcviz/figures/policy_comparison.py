@@ -55,12 +55,10 @@ class DrawnPolicy:
     reserved: NDArray[np.uint64] = field(repr=False)
     in_use: NDArray[np.uint64] = field(repr=False)  # bytes of blocks in use, after each request, uint64[n]
     requested_at_peak: int = 0  # requested bytes where most is in use
-    scattered_share: float | None = (
-        None  # 1 - largest free chunk / free bytes, where most is in use; None: not known
-    )
-    failed: int | None = (
-        None  # index of the first request that failed, the last one of the arrays; None: none
-    )
+    # 1 - largest free chunk / free bytes, where most is in use; None: not known
+    scattered_share: float | None = None
+    # index of the first request that failed, the last one of the arrays; None: none
+    failed: int | None = None
     failed_size: int = 0  # bytes of that request
     message: str = ""  # why it cannot serve the requests; empty if it can
     is_allocator: bool = True  # rules that a heap can have; no plan, no lower bound
