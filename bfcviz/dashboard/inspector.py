@@ -430,12 +430,20 @@ def _handle_select(view: "Inspector", message: PageMessage) -> None:
     view.look = replace(view.look, selected=Selected(message.whole("address"), born))
 
 
+def _handle_sort(view: "Inspector", message: PageMessage) -> None:
+    view.chunk_list.sort(message.text("by"))
+
+
 def _handle_brush(view: "Inspector", message: PageMessage) -> None:
     ends = (message.number("from"), message.number("to")) if message.has("from") else None
     view.look = brushed(view.look, ends, view.panel_data.clock(view.look))
     view.moments = None if ends is None else view.look.steps
     if view.look.since is not None:
         view.compare_moments()
+
+
+def _handle_details(view: "Inspector", _: PageMessage) -> None:
+    view.header.toggle_details()
 
 
 def _handle_hover(view: "Inspector", message: PageMessage) -> None:
@@ -453,6 +461,10 @@ def _handle_search(view: "Inspector", message: PageMessage) -> None:
 
 def _message_holder(view: "Inspector", message: PageMessage) -> HolderChoice | None:
     return view.holders.choice(message.whole("row"))
+
+
+def _handle_holders_sort(view: "Inspector", message: PageMessage) -> None:
+    view.holders.sort(message.text("by"))
 
 
 def _handle_holders_by(view: "Inspector", message: PageMessage) -> None:
@@ -515,20 +527,20 @@ HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
     "whole": _handle_whole,
     "step": lambda view, message: view.set_trait("step", message.whole("step")),
     "select": _handle_select,
-    "sort": lambda view, message: view.chunk_list.sort(message.text("by")),
+    "sort": _handle_sort,
     "scroll": _handle_scroll,
     "scrub": _handle_scrub,
     "texts": _handle_texts,
     "views": lambda view, message: view.set_trait("views", message.text("views")),
     "brush": _handle_brush,
-    "details": lambda view, _: view.header.toggle_details(),
+    "details": _handle_details,
     "hover": _handle_hover,
     "holder": _handle_holder,
     "search": _handle_search,
     "ask": lambda view, message: view.set_trait(
         "wanted", message.whole("size") if message.has("size") else 0
     ),
-    "holders_sort": lambda view, message: view.holders.sort(message.text("by")),
+    "holders_sort": _handle_holders_sort,
     "holders_by": _handle_holders_by,
     "holders_as": _handle_holders_as,
 }
