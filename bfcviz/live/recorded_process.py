@@ -26,7 +26,7 @@ from bfcviz.events.process_memory import SAMPLE_EVERY_S, add_device_sample, peak
 from bfcviz.events.storage.folder import claim_subfolder, remove_files
 from bfcviz.events.storage.recording import Recording
 from bfcviz.frameworks import WatchRequest, resolve, way_of
-from bfcviz.live import heap_provider, labels
+from bfcviz.live import heap_provider
 from bfcviz.live.heap_provider import HeapProvider
 from bfcviz.live.numpy import get_handler
 from bfcviz.live.startup.sitecustomize import UNWRITTEN, tell
@@ -197,7 +197,6 @@ class ProcessRecording:
         self._has_ended = False
         source.__enter__()
         self._handler = get_handler()
-        labels.begin(source)
         atexit.register(self.end)
         self.end_with_worker()
         if device_sampler is not None:
@@ -221,7 +220,6 @@ class ProcessRecording:
         self._has_ended = True
         if self.device_sampler is not None:
             self.device_sampler.stop(PATIENCE_S)
-        labels.end(self.source)
         if get_handler() is not self._handler:
             tell(
                 self._order, "left out", "allocations outside of the thread or task that first imported NumPy"

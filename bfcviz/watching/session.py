@@ -248,15 +248,13 @@ def start_order(
 
 
 def start_source(source: HeapProvider, name: str, undo: ExitStack) -> None:
-    """Start to watch the framework called `name`, until `undo`; the program's marks go to its heaps too."""
+    """Start to watch the framework called `name`, until `undo`."""
     try:
         undo.enter_context(source)
     except BfcvizError:
         raise
     except Exception as error:
         raise unwatchable(name, error) from error
-    labels.begin(source)
-    undo.callback(labels.end, source)
 
 
 # ------------------------------------------------------------------------------
