@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -28,7 +28,7 @@ from bfcviz import _forks
 from bfcviz.allocator import cuda_driver
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.cuda import Budget, CudaSubAllocator, Memory, cuda_sub_allocator
-from bfcviz.allocator.cuda_driver import LEGACY, PER_THREAD
+from bfcviz.allocator.cuda_driver import LEGACY
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators import SubAllocator
 from bfcviz.errors import BfcvizError, DeviceError, LiveError, MissingExtra, OutOfMemory
@@ -44,12 +44,13 @@ from bfcviz.live.served_heap import (
     IS_COMPILED,
     OPTIONS,
     DeferredFrees,
-    DelayedEvent,
     HeapFactory,
     RelaxedEvent,
     ServedHeap,
     StreamEvent,
+    event_behind,
     require_compiled,
+    stream_handle,
 )
 from bfcviz.live.stacks import Capture, Captured
 from bfcviz.units import format_bytes
@@ -139,15 +140,8 @@ class Cuda:
 
         While this or another stream is captured and the event is forbidden, it is recorded after the capture.
         """
-        event = self._try_to_record(device, handle_of(stream))
-        if event is not None:
-            return event
-        handle = LEGACY if stream < 0 else stream
-
-        def record(_alive: object = self.stream_object(device)) -> StreamEvent | None:
-            return self._try_to_record(device, handle)
-
-        return DelayedEvent(record)
+        record = partial(self._try_to_record, device)
+        return event_behind(record, stream, lambda: self.stream_object(device))
 
     def _try_to_record(self, device: int, handle: int) -> StreamEvent | None:
         with self._on(device) as driver:
@@ -186,12 +180,12 @@ class Cuda:
 
     def sub_allocator(self, memory: Memory, device: int, stream: int, budget: Budget) -> SubAllocator:
         """The sub-allocator of a heap."""
-        return cuda_sub_allocator(memory, device, handle_of(stream), budget=budget)
+        return cuda_sub_allocator(memory, device, stream_handle(stream), budget=budget)
 
     def redirect(self, source: SubAllocator, stream: int) -> None:
         """Let a sub-allocator without any grant serve another stream."""
         if isinstance(source, CudaSubAllocator):
-            source.stream = handle_of(stream)
+            source.stream = stream_handle(stream)
 
     def allocator_of(self, functions: tuple[Any, ...]) -> Callable[[int], Any]:
         """CuPy's own allocator around `CupyHook.functions`."""
@@ -251,11 +245,6 @@ class Cuda:
                 "CuPy's allocator cannot change within cupy.cuda.using_allocator, which sets this thread's own: leave "
                 "that `with` first"
             ) from error
-
-
-def handle_of(stream: int) -> int:
-    """CUDA's handle of a stream number (`CupyHook.stream`); a thread's default stream only has one in that thread."""
-    return PER_THREAD if stream < 0 else stream
 
 
 def _import_cupy(wish: str) -> Any:

@@ -32,7 +32,16 @@ from bfcviz.live.framework_hooks import UninterruptedCall
 from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
 from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room, Share
 from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order
-from bfcviz.live.served_heap import OPTIONS, DeferredFrees, DelayedEvent, HeapFactory, ServedHeap, StreamEvent
+from bfcviz.live.served_heap import (
+    OPTIONS,
+    DeferredFrees,
+    HeapFactory,
+    RelaxedEvent,
+    ServedHeap,
+    StreamEvent,
+    event_behind,
+    stream_handle,
+)
 from bfcviz.live.stacks import Capture, Captured
 
 # ------------------------------------------------------------------------------
@@ -110,11 +119,7 @@ class Rmm:
 
     def record(self, device: int, stream: int) -> StreamEvent:
         """Record an event behind all work in a stream so far; if a capture forbids it, after the capture."""
-        event = self._try_to_record(device, rmm_stream_handle(stream))
-        if event is not None:
-            return event
-        handle = LEGACY if stream < 0 else stream  # other threads have no handle of a thread's own stream
-        return DelayedEvent(lambda: self._try_to_record(device, handle))
+        return event_behind(partial(self._try_to_record, device), stream)
 
     def synchronize(self, device: int) -> None:
         """Wait for all work on a device; raises LiveError during a graph capture, which waiting would break."""
@@ -129,11 +134,7 @@ class Rmm:
     def _try_to_record(self, device: int, handle: int) -> StreamEvent | None:
         driver = cuda_driver.load()
         with self.on(device), driver.relaxed():
-            if driver.is_capturing(handle):
-                return None
-            event = _RmmEvent(self._runtime)
-            event.record(handle)
-        return event
+            return None if driver.is_capturing(handle) else _RmmEvent(self._runtime, handle)
 
 
 def rmm_stream_number(stream: Any) -> int:
@@ -142,35 +143,21 @@ def rmm_stream_number(stream: Any) -> int:
     return -1 - native.thread_number() if handle == PER_THREAD else handle
 
 
-def rmm_stream_handle(number: int) -> int:
-    """The handle of the number of RMM's stream, valid in the thread of the stream."""
-    return PER_THREAD if number < 0 else number
+class _RmmEvent(RelaxedEvent):
+    """A CUDA event behind the work in a stream so far, through the bindings that RMM uses."""
 
-
-class _RmmEvent:
-    """A CUDA event, through the bindings that RMM uses."""
-
-    def __init__(self, runtime: Any) -> None:
-        self._runtime = runtime
-        self._event = _checked_rmm_answer(runtime.cudaEventCreateWithFlags(runtime.cudaEventDisableTiming))
-
-    def record(self, stream: int) -> None:
-        _checked_rmm_answer(self._runtime.cudaEventRecord(self._event, self._runtime.cudaStream_t(stream)))
-
-    def query(self) -> bool:
-        """Whether all work before it is done."""
-        with cuda_driver.load().relaxed():
-            (status,) = self._runtime.cudaEventQuery(self._event)
-        return int(status) == 0
-
-    def synchronize(self) -> None:
-        """Wait until that work is done."""
-        with cuda_driver.load().relaxed():
-            _checked_rmm_answer(self._runtime.cudaEventSynchronize(self._event))
+    def __init__(self, runtime: Any, stream: int) -> None:
+        event = _checked_rmm_answer(runtime.cudaEventCreateWithFlags(runtime.cudaEventDisableTiming))
+        self._destroy = partial(runtime.cudaEventDestroy, event)
+        _checked_rmm_answer(runtime.cudaEventRecord(event, runtime.cudaStream_t(stream)))
+        super().__init__(
+            lambda: int(runtime.cudaEventQuery(event)[0]) == 0,
+            lambda: _checked_rmm_answer(runtime.cudaEventSynchronize(event)),
+        )
 
     def __del__(self) -> None:
-        if hasattr(self, "_event"):
-            self._runtime.cudaEventDestroy(self._event)
+        if hasattr(self, "_destroy"):
+            self._destroy()
 
 
 def _checked_rmm_answer(answer: tuple[Any, ...]) -> Any:
@@ -435,7 +422,7 @@ def serve_rmm(
     first, table = log_and_labels(log, labels)
 
     def source(device: int, stream: int, budget: Budget) -> SubAllocator:
-        return cuda_sub_allocator(memory, device, rmm_stream_handle(stream), budget=budget)
+        return cuda_sub_allocator(memory, device, stream_handle(stream), budget=budget)
 
     def limit_of(device: int) -> int:
         return share.of(device, rmm.room(device), memory)

@@ -10,6 +10,7 @@ from bfcviz import _compiled, _forks
 from bfcviz.allocator import cuda_driver
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.cuda import Budget, CudaSubAllocator
+from bfcviz.allocator.cuda_driver import LEGACY, PER_THREAD
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators import SubAllocator
 from bfcviz.errors import AllocatorError, LiveError
@@ -164,6 +165,28 @@ class DelayedEvent:
         self._event = self._event or self._record()
         if self._event is not None:
             self._event.synchronize()
+
+
+def stream_handle(number: int) -> int:
+    """CUDA's handle of a stream's number; a thread's default stream (negative) has one in that thread only."""
+    return PER_THREAD if number < 0 else number
+
+
+def event_behind(
+    record: Callable[[int], StreamEvent | None], stream: int, keep: Callable[[], object] = lambda: None
+) -> StreamEvent:
+    """An event behind all work in a stream so far; `record` makes it of a handle, or None while a capture forbids it.
+
+    It is then recorded after the capture; `keep` returns what keeps the stream alive until then.
+    """
+    if (event := record(stream_handle(stream))) is not None:
+        return event
+    handle, kept = LEGACY if stream < 0 else stream, keep()
+
+    def record_later(_alive: object = kept) -> StreamEvent | None:
+        return record(handle)
+
+    return DelayedEvent(record_later)
 
 
 class Streams(Protocol):

@@ -14,7 +14,8 @@ from bfcviz.allocator.cuda import Budget
 from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.errors import LiveError
 from bfcviz.live import cupy as cupy_api
-from bfcviz.live.cupy import Cuda, handle_of
+from bfcviz.live.cupy import Cuda
+from bfcviz.live.served_heap import stream_handle
 
 
 class RuntimeFailure(RuntimeError):
@@ -213,7 +214,7 @@ def test_memory_in_the_order_of_a_stream(cuda_of, stream):
     library.add_stream(0x66, device=1)
     source = cuda.sub_allocator("async", 1, stream, Budget(1 << 20))
     address, size = source.allocate(256, 4096)
-    assert library.stream == (handle_of(stream) or None)
+    assert library.stream == (stream_handle(stream) or None)
     source.free(address, size)
     for memory in ("async", "device"):
         source = cuda.sub_allocator(memory, 0, 0, Budget(1))
