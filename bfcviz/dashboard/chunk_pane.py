@@ -393,8 +393,7 @@ def _selected_chunk_facts(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
         if key not in STACK_DETAILS:
             yield harmless(key, 20).replace("_", " "), harmless(value, _LONGEST)
     if facts.history:
-        yield from _chunk_pane_history(facts)
-        yield from _next_user_fact(facts, trace)
+        yield from _chunk_pane_history(facts, trace)
 
 
 def _chunk_pane_html(name: str, facts: Sequence[Fact], stack: str) -> str:
@@ -445,14 +444,6 @@ def _chunk_share_fact(facts: ChunkFacts, model: Model) -> Iterator[Fact]:
         link = _chunk_pane_link({"do": "search", "text": name}, amount, "find all of them")
         share += f"; of this name {link}"
     yield "share", share
-
-
-def _next_user_fact(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
-    """Who uses the address of an allocation after it."""
-    if facts.allocated is None or (event := next_user(facts.life)) is None:
-        return
-    name = harmless(trace.labels.name(int(event["label"])) or "no label", _LONGEST_NEIGHBOUR)
-    yield "next here", f"{name}, {format_bytes(int(event['size']))}, at {_chunk_pane_step_link(event)}"
 
 
 def _chunk_pane_of_holder(model: Model, choice: HolderChoice) -> str:
@@ -522,12 +513,16 @@ def _chunk_time_facts(facts: ChunkFacts) -> Iterator[Fact]:
         yield "freed", f"{_chunk_pane_step_link(facts.freed)}, after {span}"
 
 
-def _chunk_pane_history(facts: ChunkFacts) -> Iterator[Fact]:
-    """The facts of the pane on where the chunk of an allocation came from, and what became of it."""
-    if facts.allocated is not None:
-        yield "from", harmless(source_words(facts.life), _LONGEST)
+def _chunk_pane_history(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
+    """Where the chunk of an allocation came from, what became of it, and who uses its address afterwards."""
+    if facts.allocated is None:
+        return
+    yield "from", harmless(source_words(facts.life), _LONGEST)
     if facts.freed is not None:
         yield "then", harmless(merge_words(facts.life, facts.freed), _LONGEST)
+    if (event := next_user(facts.life)) is not None:
+        name = harmless(trace.labels.name(int(event["label"])) or "no label", _LONGEST_NEIGHBOUR)
+        yield "next here", f"{name}, {format_bytes(int(event['size']))}, at {_chunk_pane_step_link(event)}"
 
 
 def _chunk_pane_step_link(event: np.void) -> str:
