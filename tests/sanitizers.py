@@ -4,7 +4,7 @@ Builds a copy of the source with GCC's AddressSanitizer, or with its ThreadSanit
 parts and some rounds of the soak on it. Python itself is as it is: what is found is in our own code, or in a call from
 there. Prints each report, and a table. Exit status: 1 if a test failed or a report was written.
 
-`python tests/sanitizers.py thread --planted` shows that a race is found: in the copy the lock of the heap orders no other
+`python tests/sanitizers.py thread --planted` shows that a race is found: in the copy the lock of a heap orders no other
 memory. Exit status: 1 if there is no report.
 """
 
@@ -44,9 +44,12 @@ for number in range(int(sys.argv[2])):
         shutil.rmtree(folder.parent)
 """
 PLANTED = ("bfcviz/c/spinlock.h", "&l->locked, 1, __ATOMIC_ACQUIRE", "&l->locked, 1, __ATOMIC_RELAXED")
-"""A race: the source, what stands there once, and what replaces it. The lock of the heap then orders no other memory."""
+"""A race: the source, what stands there once, and what replaces it. The lock of a heap then orders no other memory."""
 
 RACING = "tests/unit/allocator/test_threads.py::test_threads_through_c_pointers"
+NOT_OURS = "race:libarrow\nrace:libparquet\n"
+"""What ThreadSanitizer leaves out: Arrow is not compiled for it, so it does not see how Arrow's threads wait."""
+
 REPORT = re.compile(r"^(?:WARNING: ThreadSanitizer|==\d+==ERROR: AddressSanitizer)", re.MULTILINE)
 
 
@@ -56,7 +59,7 @@ class Sanitizer(NamedTuple):
     Attributes:
         flags: of the compiler and the linker.
         library: is loaded before Python.
-        settings: of the run.
+        settings: of the run. Reports go to files in `place`: pytest shows what a test writes only if the test fails.
     """
 
     flags: str
@@ -70,14 +73,16 @@ KINDS = {
         "libasan.so",
         {
             # Python keeps memory at its end; the log has a handler for SIGBUS of its own, which a test looks at.
-            "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:handle_sigbus=0",
+            "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:handle_sigbus=0:log_path={place}/report",
             "PYTHONMALLOC": "malloc",
         },
     ),
     "thread": Sanitizer(
         "-fsanitize=thread -fno-omit-frame-pointer -g -O1",
         "libtsan.so",
-        {"TSAN_OPTIONS": "die_after_fork=0:handle_sigbus=0"},
+        {
+            "TSAN_OPTIONS": "die_after_fork=0:handle_sigbus=0:log_path={place}/report:suppressions={place}/not_ours"
+        },
     ),
 }
 
@@ -109,6 +114,7 @@ def run(kind, tests, rounds, planted=None):
     begun, what = time.monotonic(), KINDS[kind]
     with tempfile.TemporaryDirectory(prefix=f"bfcviz-{kind}-") as place:
         folder = copy_source(Path(place, "copy"))
+        Path(place, "not_ours").write_text(NOT_OURS)
         if planted:
             name, old, new = planted
             text = (folder / name).read_text()
@@ -117,11 +123,7 @@ def run(kind, tests, rounds, planted=None):
         build(folder, MODULES[:1] if planted else MODULES, what.flags)
         # Without libstdc++ an exception of a C++ library that is loaded later, such as Arrow's, ends the process.
         preloaded = f"{library(what.library)} {library('libstdc++.so.6')}"
-        # To files: pytest shows what a test writes only if the test fails, and a race fails none.
-        settings = {
-            name: f"{value}:log_path={place}/report" if name.endswith("_OPTIONS") else value
-            for name, value in what.settings.items()
-        }
+        settings = {name: value.format(place=place) for name, value in what.settings.items()}
         settings["LD_PRELOAD"] = preloaded
         said = call(folder, settings, "-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", *tests)
         soaked = call(folder, settings, "-c", SOAK, place, str(rounds))
