@@ -85,7 +85,8 @@ cdef extern from "bfcviz/c/lock_list.h" nogil:
     void spinlock_delete "bfc_spinlock_delete"(SpinLock *) noexcept
     u64 generation "bfc_generation"() noexcept
 
-# release_gil and take_gil surround long calls from Python; no Python code may run between the two.
+# release_gil and take_gil surround long calls from Python; no Python code may run between the two, and no reference may
+# be counted: not even an attribute may be passed that is an object.
 # check_signals raises the exception of Ctrl-C or of another signal's handler.
 cdef extern from "Python.h":
     void *release_gil "PyEval_SaveThread"() noexcept nogil

@@ -80,6 +80,7 @@ cdef class Heap:
     cpdef void set_replaying(self, bint on) noexcept nogil
     @cython.locals(address=u64, size=u64)
     cpdef void release_all(self) noexcept nogil
+    cdef u64 return_pages(self, bint any_age) noexcept nogil
 
     cdef bint has_room(self) noexcept nogil
     @cython.locals(address=u64)

@@ -229,7 +229,7 @@ class Heap:
         due = self.page_ages.due(self.space.bytes_in_use, self.space.log.time)
         native.spin_unlock(self.lock)
         if due > 0:
-            self.page_ages.return_pages(self.space, self.source, due == native.ALL_PAGES)
+            self.return_pages(due == native.ALL_PAGES)
         if self.frees.waiters > 0:
             self.frees.wake_waiters()
         return 0
@@ -275,6 +275,10 @@ class Heap:
             self.return_region(address, size)
         native.spin_unlock(self.lock)
         native.mutex_unlock(self.growth)
+
+    def return_pages(self, any_age: bool) -> int:
+        """Return the idle pages of free chunks, or all of them; takes the lock itself. Returns the number of bytes."""
+        return self.page_ages.return_pages(self.space, self.source, any_age)
 
     # -- finding a chunk ----------------------------------------------------------------------------------------
 
