@@ -221,7 +221,7 @@ def return_free_pages(heap: Heap, only_idle: bool) -> int:
         heap.page_ages.begin_period()
         native.spin_unlock(heap.lock)
     state = native.release_gil()
-    returned = heap.return_pages(not only_idle)  # Cython counts references to attributes in a function with the GIL
+    returned = heap.return_pages(not only_idle)
     native.take_gil(state)
     return returned
 
