@@ -1,12 +1,17 @@
 """Answer: how a result shows itself at a prompt and in a notebook. The text is `str`, the answer in its first line."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Final, Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from bfcviz.errors import BfcvizError
+from bfcviz.extras import needed
 from bfcviz.terminal import printable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_LINES: Final = 10
 """Lines of an answer at a prompt; `print` shows all."""
@@ -59,6 +64,17 @@ def _answer_html_text(text: str) -> str:
     return escape(printable(text))
 
 
+def data_frame(columns: Mapping[str, Any]) -> "pd.DataFrame":
+    """Columns of an answer as a pandas data frame.
+
+    Raises:
+        MissingExtra: pandas is not installed.
+    """
+    with needed("to_pandas()", "pandas", "lab"):
+        import pandas as pd  # noqa: PLC0415  an extra
+    return pd.DataFrame(dict(columns))
+
+
 class Answer:
     """The base of results that a user looks at. A subclass has `__str__`."""
 
@@ -79,6 +95,11 @@ class Answer:
         object.__setattr__(self, "_draw", draw)  # most answers are frozen
         return self
 
+    @property
+    def drawn_trace(self) -> Any:
+        """The trace whose region map at the peak is the picture of the answer; None: none."""
+        return None
+
     def figure(self, **options: Any) -> Any:
         """The picture of the answer: a plotly figure with its numbers in `table`.
 
@@ -89,6 +110,8 @@ class Answer:
             BfcvizError: no picture belongs to it, such as to the answer about a text.
         """
         if self._draw is None:
+            if (trace := self.drawn_trace) is not None:
+                return import_module("bfcviz").draw(trace, **options)  # figures may not be imported here
             raise BfcvizError(
                 f"a figure of {type(self).__name__} was asked for, and no picture belongs to it: bfcviz.draw(source) "
                 "draws the heap of a trace, a recording or a snapshot"

@@ -681,6 +681,10 @@ class RecordingComparison(Answer):
             parts.append(f"B grows by {grown} every step, and A does not: {named}")
         return "; ".join(parts)
 
+    def to_pandas(self) -> Any:
+        """`holders` as a pandas data frame."""
+        return self.holders.to_pandas()
+
     @property
     def tables(self) -> Sequence[AnswerTable]:
         """The totals, and the holders that changed at the peaks."""

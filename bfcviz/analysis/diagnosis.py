@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.heap_settings import Family, HeapSettings, heap_settings_of
 from bfcviz.analysis.short_names import cut, path_end
-from bfcviz.answers import Answer, AnswerTable
+from bfcviz.answers import Answer, AnswerTable, data_frame
 from bfcviz.code_places import place_in_code
 from bfcviz.errors import TraceError
 from bfcviz.events.event_source import BLOCK
@@ -34,6 +34,8 @@ from bfcviz.terminal import wrapped_lines
 from bfcviz.units import counted, format_bytes, short_address
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bfcviz.analysis.account import DeviceAccount
 
 # ------------------------------------------------------------------------------
@@ -487,6 +489,17 @@ class Diagnosis(Answer):
         """Who held most; None where that is not known, or has no name."""
         named = (each for each in self.held_by[:1] if each.name != UNNAMED["op"])
         return next(named, None)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """One row a holder, then one a chunk in the way of the best place: what it is, its name, bytes, address."""
+        rows: list[tuple[str, str, int, int, int | None]] = [
+            ("holder", each.name, each.bytes, each.chunks, None) for each in self.held_by
+        ]
+        for run in self.useful_runs[:1]:
+            pins = sorted(run.pins, key=_largest_pin_first)
+            rows += [("in the way", _pin_name(pin), pin.size, 1, pin.address) for pin in pins]
+        names = ("is", "name", "bytes", "chunks", "address")
+        return data_frame({name: [row[at] for row in rows] for at, name in enumerate(names)})
 
     @property
     def tables(self) -> Sequence[AnswerTable]:

@@ -236,6 +236,11 @@ class Trace(Answer):
         tables = [parquet_table(events, names) for events in self.blocks(stop=stop)]
         return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
+    @property
+    def drawn_trace(self) -> "Trace":
+        """What `figure` draws."""
+        return self
+
     def to_pandas(self) -> "pd.DataFrame":
         """All events as a pandas data frame; the names are categories.
 

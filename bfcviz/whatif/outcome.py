@@ -2,15 +2,15 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from textwrap import wrap
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.answers import Answer
+from bfcviz.answers import Answer, data_frame
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.schema import Events, Flag, Kind
 from bfcviz.events.trace import Trace
@@ -19,6 +19,9 @@ from bfcviz.model.model import Model
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream, are_request_pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def failed_allocations(rows: NDArray[np.void], address: NDArray[np.integer]) -> NDArray[np.intp]:
@@ -51,7 +54,7 @@ class FreeMemory(NamedTuple):
         return 1 - self.largest / self.total if self.total else 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome(Answer):
     """The result of each request: arrays uint64[n], sizes in bytes; n is less than the stream's length if it stopped.
 
@@ -74,15 +77,25 @@ class Outcome(Answer):
     policy: str
     options: Mapping[str, Any]
     limit: int | None
-    stream: RequestStream = field(repr=False)
-    address: NDArray[np.uint64] = field(repr=False)
-    size: NDArray[np.uint64] = field(repr=False)
-    in_use: NDArray[np.uint64] = field(repr=False)
-    reserved: NDArray[np.uint64] = field(repr=False)
+    stream: RequestStream
+    address: NDArray[np.uint64]
+    size: NDArray[np.uint64]
+    in_use: NDArray[np.uint64]
+    reserved: NDArray[np.uint64]
     driver_calls: DriverCalls
-    largest_free: NDArray[np.uint64] | None = field(default=None, repr=False)
-    trace: Trace | None = field(default=None, repr=False)
-    ranges: NDArray[np.uint64] | None = field(default=None, repr=False)
+    largest_free: NDArray[np.uint64] | None = None
+    trace: Trace | None = None
+    ranges: NDArray[np.uint64] | None = None
+
+    @property
+    def drawn_trace(self) -> Trace | None:
+        """The trace, if it was recorded: `replay(..., record=True)`."""
+        return self.trace
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """One row a request: the block that it got or freed, and the bytes after it."""
+        names = ("address", "size", "in_use", "reserved")
+        return data_frame({name: getattr(self, name) for name in names})
 
     def __str__(self) -> str:
         failed = len(self.failures)

@@ -26,6 +26,7 @@ MAKERS = {
     "what grew": lambda: bfcviz.what_grew(sample_trace("conv"), 33_000),
     "trace": lambda: sample_trace("conv"),
     "replay": lambda: bfcviz.replay(sample_trace("conv"), GROWS),
+    "recorded replay": lambda: bfcviz.replay(sample_trace("conv"), GROWS, record=True),
     "compare": lambda: bfcviz.compare_recordings(sample_trace("conv"), sample_file("conv")),
     "limit": lambda: bfcviz.smallest_limit(sample_trace("conv"), GROWS),
 }
@@ -80,6 +81,23 @@ def test_numbers_of_a_figure_and_of_the_answer_agree_to_the_digit():
 def test_a_text_has_nothing_to_draw():
     with pytest.raises(BfcvizError, match=r"bfcviz\.draw"):
         made("why of a text").figure()
+
+
+@pytest.mark.parametrize("name", ["trace", "recorded replay"])
+def test_a_trace_is_drawn_as_its_region_map(name):
+    figure = made(name).figure(theme="dark")
+    assert "Region map" in str(figure.layout.annotations)
+    assert figure.table.num_rows > 0
+
+
+@pytest.mark.parametrize("name", ["why", "why of a question", "compare", "replay"])
+def test_numbers_of_an_answer_as_a_data_frame(name):
+    answer, frame = made(name), made(name).to_pandas()
+    expected = {
+        "compare": lambda: answer.holders.num_rows,
+        "replay": lambda: answer.served,
+    }.get(name, lambda: len(answer.held_by) + sum(len(run.pins) for run in answer.useful_runs[:1]))()
+    assert len(frame) == expected
 
 
 @pytest.mark.parametrize("name", ["holders", "leaks", "trace"])
