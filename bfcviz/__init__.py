@@ -143,12 +143,15 @@ _HOMES = {
 
 _INSTEAD = {
     "compare": "bfcviz.compare_recordings(a, b)",
+    "fit": "bfcviz.smallest_limit(path, 'torch'), or bfcviz.why(path, size='512MiB')",
     "info": "bfcviz.open(path), and look at its `origin`",
     "load": "bfcviz.open(path)",
     "read": "bfcviz.open(path)",
+    "plan": "bfcviz.compare_policies(path, ['packed']), or `bfcviz plan FILE -o plan.parquet` in a shell",
     "record": "bfcviz.watch(path='run') in a `with`, or `bfcviz record -- python train.py` in a shell",
     "report": "bfcviz.why(path), or `bfcviz report FILE` in a shell",
     "save": "bfcviz.open(path).save('trace.parquet')",
+    "whatif": "bfcviz.compare_policies(path, ['bfc', 'torch'])",
     "view": "bfcviz.Inspector(path), or `bfcviz view FILE` in a shell",
     "tune": "bfcviz.best_options(path, 'torch'), or `bfcviz tune FILE` in a shell",
 }

@@ -553,9 +553,9 @@ def export(figure: Any, path: str | os.PathLike[str], **options: Any) -> Path:
 
     Args:
         figure: what `bfcviz.draw` returns, or any plotly figure: `.html`, `.png`, `.svg`, `.pdf`, and the numbers that
-            it shows as `.csv` or `.parquet`. Or a trace, or what else has one: its events as `.parquet`, `.csv`, Chrome
-            counters (`.json`) or a snapshot of PyTorch (`.pickle`), or a page that steps through them without a kernel
-            (`.html`).
+            it shows as `.csv` or `.parquet`. Or a trace, what else has one, or the path of one: its events as
+            `.parquet`, `.csv`, Chrome counters (`.json`) or a snapshot of PyTorch (`.pickle`), or a page that steps
+            through them without a kernel (`.html`).
         path: the file to write.
         options: of a figure: `style="paper"` and `width_mm`; of a trace: `start` and `stop` (steps) and `overwrite`.
 
@@ -564,7 +564,8 @@ def export(figure: Any, path: str | os.PathLike[str], **options: Any) -> Path:
             `bfcviz.exporters.convert`.
         MissingExtra: kaleido is not installed, and the picture needs it.
     """
-    trace = figure if isinstance(figure, Trace) else getattr(figure, "trace", None)
+    opened = trace_from(figure) if isinstance(figure, str | os.PathLike) else figure
+    trace = opened if isinstance(opened, Trace) else getattr(opened, "trace", None)
     if isinstance(trace, Trace):
         if Path(path).suffix.lower() == ".html":
             from bfcviz.exporters.interactive_page import save_page  # noqa: PLC0415

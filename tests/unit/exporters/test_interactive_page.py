@@ -58,6 +58,9 @@ def test_export_writes_the_page_of_a_trace(tmp_path):
     trace = busy_trace(50)
     path = bfcviz.export(trace, tmp_path / "page.html")
     assert path.read_text(encoding="utf-8") == interactive_html(report_of(trace))
+    saved = trace.save(tmp_path / "saved.bfc")
+    of_file = bfcviz.export(saved, tmp_path / "file.html")
+    assert of_file.read_text(encoding="utf-8") == interactive_html(report_of(bfcviz.open(saved)))
     with pytest.raises(BfcvizError, match="exists"):
         save_page(trace, path)
     save_page(trace, path, start=10, stop=40, overwrite=True)
