@@ -247,13 +247,13 @@ def colour_path_text(path: Path) -> str:
 class HolderChooser:
     """Chooses the holders that get the colours. A holder keeps the hue and the shade in which it was first seen.
 
-    Only where two holders that were first seen at different steps in one hue are shown together, the smaller one has
-    another hue there.
+    Where two holders that were first seen at different steps in one hue are shown together, the smaller one has
+    another hue, from then on: it does not change back and forth with the step.
 
     Args:
         tree: the labels.
         byte_steps: bytes times steps in use, by label number.
-        seen: path of a holder -> the class in which it was first seen, also by an earlier chooser of the heap.
+        seen: path of a holder -> the class that it keeps, also by an earlier chooser of the heap.
     """
 
     def __init__(self, tree: ColourTree, byte_steps: Floats, seen: dict[Path, int] | None = None) -> None:
@@ -315,7 +315,7 @@ class HolderChooser:
             wanted = [number // SHADES for number in related]
             wanted += sorted(range(HUES), key=lambda hue: times[hue])
             found[node] = next(hue for hue in wanted if hue not in taken)
-            self.seen.setdefault(path, found[node] * SHADES)
+            self.seen[path] = found[node] * SHADES
         return found
 
     def _shaded(self, node: int, hues: Mapping[int, int], sums: Floats, least: float) -> list[int | None]:

@@ -280,6 +280,24 @@ def test_a_newcomer_keeps_the_hue_in_which_it_was_first_seen():
     assert set(found) == {found[0]}
 
 
+def test_a_holder_that_had_to_leave_its_hue_does_not_go_back_and_forth():
+    usual = {f"usual_{letter}/x": 100 for letter in "abcdefg"} | {"one/x": 1, "other/x": 1}
+    made, now, labels = chooser(usual)
+    places = [labels.names.index(name) for name in ("one/x", "other/x")]
+    made.seen |= {("one", "x"): 0, ("other", "x"): 0}  # at different steps
+    found = []
+    for sizes in ((0, 100), (120, 100), (0, 100), (120, 100)):
+        held = np.where(now == 1, 0.0, now)
+        held[places] = sizes
+        for absent in ("usual_a/x", "usual_b/x"):
+            held[labels.names.index(absent)] = 0
+        found.append([int(each) for each in made.at(held).by_label()[places]])
+    first, *later = [other for _, other in found]
+    assert later == [later[0]] * 3
+    assert first != later[0]
+    assert [one for one, _ in found[1::2]] == [first] * 2
+
+
 def test_a_holder_of_a_growing_heap_keeps_its_colour():
     heap = PlainHeap(64 * MiB)
     sizes = {f"layer_{number}/x": (number + 1) * KiB for number in range(7)}
