@@ -12,6 +12,7 @@ const ANSWER_MS = 1000; // what only Python answers takes no longer: a step of t
 function scrubbing(root, model, send, signal) {
   let scrubber = null;
   let asked = false; // for the events
+  let waits = false; // for them: those that another view of this dashboard asked for are not for this one
   let refused = false; // until the key or the mouse is released
   let script = null; // promise of the module
   let target = null; // the step that the page shows or asks for; null: it shows what Python drew
@@ -23,7 +24,7 @@ function scrubbing(root, model, send, signal) {
 
   const ask = () => {
     if (asked || refused) return;
-    asked = true;
+    asked = waits = true;
     send({ do: "scrub", ...(script ? {} : { script: true }) });
   };
   const end = () => {
@@ -69,10 +70,11 @@ function scrubbing(root, model, send, signal) {
   const take = async ({ scrub, data, module }) => {
     if (scrub === "none") {
       if (scrubber) end(); // it was of another heap
-      [asked, refused, scrubber] = [false, true, null];
+      [asked, waits, refused, scrubber] = [false, false, true, null];
     }
     if (scrub === "look") await scrubber?.take_look(JSON.parse(data));
-    if (scrub !== "events" || !asked) return; // another view of this dashboard asked
+    if (scrub !== "events" || !waits || !(module || script)) return;
+    waits = false;
     if (module) script ??= imported(module);
     const { Scrubber } = await script;
     const made = await Scrubber.read(JSON.parse(data), root);

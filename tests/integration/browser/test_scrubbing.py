@@ -43,7 +43,7 @@ LINES = """view => {
 
 @pytest.fixture(scope="module")
 def lab(lab_page):
-    write_notebook(lab_page.server.folder / NOTEBOOK, CELL)
+    write_notebook(lab_page.server.folder / NOTEBOOK, CELL, "")
     with lab_page.opened(NOTEBOOK, size=(1500, 1000)) as lab:
         lab.run_all_and_draw(1, "view")
         yield lab
@@ -234,3 +234,15 @@ def test_the_line_is_dragged_past_the_events_of_the_page_and_the_end_of_the_trac
     view.page.mouse.move(x + width - 1, y, steps=3)
     view.page.mouse.up()
     wait_for_python(view, view.get("_last"))
+
+
+def test_a_second_view_asks_for_itself(view):
+    send_events_around(view, 1500)
+    view.page.evaluate(
+        "() => { jupyterapp.shell.currentWidget.content.widgets[1].model.sharedModel.setSource('view'); }"
+    )
+    view.lab.start_cell(1)
+    other = Board(view.lab, "view", 1).wait_until_drawn()
+    send_events_around(other, 30_000)
+    shown = [each.view.get_attribute("data-bfcviz-scrubs") for each in (view, other)]
+    assert shown == ["0 4000", "28000 32000"]
