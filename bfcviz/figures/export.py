@@ -154,11 +154,16 @@ def _with_rim(figure: go.Figure, rim: int) -> go.Figure:
     layout = figure.layout
     margins = (layout.margin.r, layout.margin.b)
     right, below = (80 if margin is None else margin for margin in margins)  # 80: plotly's default
-    return go.Figure(figure).update_layout(
+    height = layout.height or HEIGHT
+    made = go.Figure(figure).update_layout(
         width=(layout.width or WIDTH) + rim,
-        height=(layout.height or HEIGHT) + rim,
+        height=height + rim,
         margin={"r": right + rim, "b": below + rim},
     )
+    # A share of the height: the rim would let the legend slip into what is below.
+    if layout.legend.yref == "container":
+        made.update_layout(legend={"y": (layout.legend.y * height + rim) / (height + rim)})
+    return made
 
 
 def _figure_numbers(figure: go.Figure, form: str) -> bytes:

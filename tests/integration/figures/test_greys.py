@@ -7,7 +7,8 @@ from unit.figures.synthetic import PlainHeap, busy_trace
 
 import bfcviz
 from bfcviz.figures import FIGURES, draw
-from bfcviz.figures.paper import in_greys, printed_grey
+from bfcviz.figures.export import _with_rim
+from bfcviz.figures.paper import in_greys, paper, printed_grey
 from bfcviz.figures.theme import LIGHT, rgb
 
 
@@ -84,6 +85,15 @@ def test_the_same_fill_has_the_same_paint_in_every_panel():
     figure = in_greys(go.Figure(draw("bin_histogram", busy_trace(), 300)))
     free = {trace.marker.color for trace in figure.data if trace.type == "bar" and trace.name == "free"}
     assert len(free) == 1
+
+
+def test_the_rim_of_a_pdf_page_leaves_the_legend_between_plots_and_caption():
+    figure = paper(draw("region_map", busy_trace(), 300))
+    above = [
+        each.layout.height * each.layout.legend.y - each.layout.margin.b
+        for each in (figure, _with_rim(figure, 20))
+    ]
+    assert above[1] == pytest.approx(above[0])
 
 
 def test_a_grey_is_as_bright_as_its_colour():
