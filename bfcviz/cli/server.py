@@ -86,7 +86,7 @@ _OPENING: Final = """\
   --jp-ui-font-family:initial;--jp-ui-font-color1:initial;--jp-ui-font-color2:initial} /* as before they are loaded */
 [data-jp-theme-light="true"] #bfcviz-first-screen{background:#fff;color:#222}
 [data-jp-theme-light="false"] #bfcviz-first-screen{background:#111;color:#ddd}
-body #rendered_cells{background:var(--jp-layout-color0)} /* as the figure: Voila's is lighter */
+body div#rendered_cells{background:var(--jp-layout-color0)} /* as the figure: Voila's is lighter */
 #bfcviz-first-screen>p{margin:12px 0 0 19px;opacity:.75}
 </style></head>
 <body class="jp-Notebook theme-THEME" data-base-url="/voila/" data-voila="voila" data-jp-theme-light="LIGHT"
