@@ -495,52 +495,43 @@ def _is_of_source(before: str, words: str, after: str) -> bool:
 _NUMBER_NEAR: Final = re.compile(r"[^\d\n]{0,40}\d")
 
 
-_HINTS: Final = {
-    "vllm": "vllm",
-    "enginecore": "vllm",
-    "[core.py:": "vllm",
-    "core_client.py": "vllm",
-    "gpu_memory_utilization": "vllm",
-    "gpu-memory-utilization": "vllm",
-    "mem-fraction-static": "sglang",
-    "sglang": "sglang",
-    "could not be created: kv cache": "trtllm_cache",
-    "in load_model": "loading",
-    "load weight end": "loaded",
-    "comfy": "comfyui",
-    "llama.cpp": "llamacpp",
-    "llamacpp": "llamacpp",
-    "ollama": "ollama",
-    "whisper_": "whispercpp",
-    "ggml_extend.hpp": "sdcpp",
-    "variables_initializer": "initializer",
-    "[[node: ": "tensorflow_1",
-    ".backward(": "training",
-    "optimizer.step": "training",
-    "optim/": "training",
-    "trainer": "training",
-    "train.py": "training",
-    "no_grad": "inference",
-    "generate(": "inference",
-    "device-side assert triggered": "kernel_error",
-    "] assertion `": "kernel_error",
-    "an illegal memory access was encountered": "kernel_error",
-    "but source was compiled with": "library_mismatch",
-    "retrying with tiled vae": "tiled",
-    **dict.fromkeys(("timeout -s kill", "timeout -s 9", "timeout --signal=kill"), "timeout"),
-    '"oomkilled": false': "below_limit",
-    "/opt/rocm": "rocm",
-    "hipmalloc": "rocm",
-    "hiperror": "rocm",
-    "rocblas": "rocm",
-    "miopen": "rocm",
-    "ggml_metal": "metal",
-    "ggml_vulkan": "vulkan",
-    "c:\\": "windows",
-    "d:\\": "windows",
-    "\\site-packages\\": "windows",
+_HINTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "vllm": (
+        "vllm",
+        "enginecore",
+        "[core.py:",
+        "core_client.py",
+        "gpu_memory_utilization",
+        "gpu-memory-utilization",
+    ),
+    "sglang": ("mem-fraction-static", "sglang"),
+    "trtllm_cache": ("could not be created: kv cache",),
+    "loading": ("in load_model",),
+    "loaded": ("load weight end",),
+    "comfyui": ("comfy",),
+    "llamacpp": ("llama.cpp", "llamacpp"),
+    "ollama": ("ollama",),
+    "whispercpp": ("whisper_",),
+    "sdcpp": ("ggml_extend.hpp",),
+    "initializer": ("variables_initializer",),
+    "tensorflow_1": ("[[node: ",),
+    "training": (".backward(", "optimizer.step", "optim/", "trainer", "train.py"),
+    "inference": ("no_grad", "generate("),
+    "kernel_error": (
+        "device-side assert triggered",
+        "] assertion `",
+        "an illegal memory access was encountered",
+    ),
+    "library_mismatch": ("but source was compiled with",),
+    "tiled": ("retrying with tiled vae",),
+    "timeout": ("timeout -s kill", "timeout -s 9", "timeout --signal=kill"),
+    "below_limit": ('"oomkilled": false',),
+    "rocm": ("/opt/rocm", "hipmalloc", "hiperror", "rocblas", "miopen"),
+    "metal": ("ggml_metal",),
+    "vulkan": ("ggml_vulkan",),
+    "windows": ("c:\\", "d:\\", "\\site-packages\\"),
 }
-"""A word of a text, in lower case -> what it says of the program."""
+"""What a text says of the program -> the words that say it, in lower case."""
 
 _CLIENTS: Final = {
     "tensorflow": xla.TENSORFLOW_WORDS,
@@ -551,7 +542,7 @@ _CLIENTS: Final = {
 }
 """A client of XLA -> the words that only it writes."""
 
-_HINT_WORDS: Final = [*_HINTS.items(), *((word, hint) for hint, words in _CLIENTS.items() for word in words)]
+_HINT_WORDS: Final = [(word, hint) for hint, words in [*_HINTS.items(), *_CLIENTS.items()] for word in words]
 _HINT_SEARCH: Final = _WordSearch((word,) for word, _ in _HINT_WORDS)
 
 _TENSORFLOW_1: Final = re.compile(
