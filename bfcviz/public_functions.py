@@ -19,13 +19,14 @@ from bfcviz.analysis import leaks as leak_search
 from bfcviz.analysis import what_grew as growth_between
 from bfcviz.analysis.account import Account, account_at, account_of, figures_of_facts
 from bfcviz.analysis.comparison import RecordingComparison, paired_heaps
-from bfcviz.analysis.diagnosis import Diagnosis, diagnose, without_failure
+from bfcviz.analysis.diagnosis import Diagnosis, without_failure
 from bfcviz.analysis.fit import would_fit
 from bfcviz.analysis.growths import Growths
 from bfcviz.analysis.leaks import Leaks
 from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_of_text, rank_set
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.what_grew import WhatGrew, moments_between
+from bfcviz.analysis.why import diagnose
 from bfcviz.errors import BfcvizError, FileError, NoMessage, TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import setting

@@ -1,4 +1,4 @@
-"""Why a request failed: its diagnosis, which is the verdict with the numbers that it follows from. Sizes are bytes."""
+"""Diagnosis: the verdict on one request, with the numbers that it follows from. Sizes are bytes."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +13,6 @@ from bfcviz.analysis.heap_settings import Family, HeapSettings, heap_settings_of
 from bfcviz.analysis.short_names import cut, path_end
 from bfcviz.answers import Answer, AnswerTable, data_frame
 from bfcviz.code_places import place_in_code
-from bfcviz.errors import TraceError
 from bfcviz.events.event_source import BLOCK
 from bfcviz.events.origin import (
     Origin,
@@ -29,7 +28,6 @@ from bfcviz.model.grouping import UNNAMED
 from bfcviz.model.holders import Holders, holders, largest_holder_rows, other_holders
 from bfcviz.model.lifetimes import born_of
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import MOST_FAILURES, failed_steps, recorded_failures_by_event
 from bfcviz.terminal import wrapped_lines
 from bfcviz.units import counted, format_bytes, short_address
 
@@ -1247,88 +1245,3 @@ def _peak_headline_row(found: Holders) -> int:
         if here and int(rows["bytes"][best]) < _LEAST_SHARE_OF_PEAK * found.bytes_in_use:
             return here
         here = best
-
-
-# ------------------------------------------------------------------------------
-# Diagnose one failed request of a trace, or all of them.
-
-RUNS: Final = 3
-"""Runs of a diagnosis."""
-
-
-def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it already
-    trace: Trace,
-    event: int,
-    model: Model | None = None,
-    *,
-    runs: int = RUNS,
-    recorded: RecordedFailure | None = None,
-    models: dict[int, Model] | None = None,
-    tries: bool = True,
-) -> Diagnosis:
-    """Find out why a request failed.
-
-    Args:
-        trace: the events.
-        event: index of its OOM event.
-        model: a model of this trace and pool to use; it returns to its step.
-        runs: the most runs to find; 0: only the verdict and its numbers, without advice.
-        recorded: what the file says of this failure, if the caller has it; otherwise it is searched for.
-        models: models of other heaps of this trace by their index, to use and to add to: for the account of the device.
-        tries: try the settings of an advice on the requests up to the failure, where the trace has them all.
-
-    Raises:
-        TraceError: the event is not an OOM, or the trace does not have it.
-    """
-    record = trace.read(event, event + 1)[0]
-    if record["kind"] != Kind.OOM:
-        raise TraceError(f"event {event} is not an OOM: it is {Kind(int(record['kind'])).name}")
-    recorded = recorded or recorded_failures_by_event(trace).get(event, RecordedFailure(event))
-    with model_to_diagnose(trace, int(record["pool"]), model).visiting(event) as there:
-        found = undecided_diagnosis(there, int(record["requested"]), recorded)
-        found = replace(
-            found,
-            event=event,
-            label=trace.labels.name(int(record["label"])),
-            free_bytes=int(record["address"]),
-            largest_free_chunk=int(record["size"]),
-        )
-        if runs and recorded.tells_of_device:
-            from bfcviz.analysis.account import account_of_failure  # noqa: PLC0415  as the advice below
-
-            others = {} if models is None else models
-            others[there.pool] = there
-            found = replace(found, account=account_of_failure(trace, recorded, there.pool, others))
-        return judged_diagnosis(there, found, runs, tries=tries)
-
-
-def all_failures(
-    trace: Trace, pool: int | None = None, *, runs: int = RUNS, most: int = MOST_FAILURES
-) -> list[Diagnosis]:
-    """The diagnoses of the first requests that failed finally, in the order of the trace; see `failed_steps`."""
-    models: dict[int, Model] = {}
-    tried: set[int] = set()  # to serve all requests again for each of many failures would take minutes
-    recorded = recorded_failures_by_event(trace)
-    found = []
-    for step in failed_steps(trace, pool)[:most]:
-        number = int(trace.read(step - 1, step)["pool"][0])
-        model = models.get(number) or models.setdefault(number, Model(trace, number))
-        model.seek(step - 1)  # so that the next one is a short move
-        known = recorded.get(step - 1, RecordedFailure(step - 1))
-        tries = number not in tried
-        found.append(diagnose(trace, step - 1, model, runs=runs, recorded=known, models=models, tries=tries))
-        tried.add(number)
-    return found
-
-
-def judged_diagnosis(model: Model, found: Diagnosis, runs: int, *, tries: bool = True) -> Diagnosis:
-    """With verdict, runs and advice; `tries`: settings are tried on the requests up to the failure."""
-    found = replace(found, verdict=diagnosed_verdict(found))
-    if runs == 0:
-        return found
-    has_chunks = found.knows("largest_free_chunk")
-    if has_chunks and found.verdict not in {Verdict.ABOVE_LIMIT, Verdict.NO_FAILURE}:
-        found = replace(found, runs=diagnosed_runs(model, found.rounded, runs), held_by=held_by(model))
-    from bfcviz.analysis.advice import advice_for  # noqa: PLC0415  with the tables of all messages: `info` needs none
-
-    return replace(found, advice=tuple(advice_for(found, model.trace if tries else None)))

@@ -14,17 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.analysis.diagnosis import (
-    RUNS,
     Diagnosis,
     Run,
     Verdict,
     best_runs,
-    judged_diagnosis,
     model_to_diagnose,
     undecided_diagnosis,
 )
 from bfcviz.analysis.heap_settings import Family, HeapSettings
 from bfcviz.analysis.short_names import cut
+from bfcviz.analysis.why import RUNS, judged_diagnosis
 from bfcviz.code_places import place_in_code
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import RecordedFailure

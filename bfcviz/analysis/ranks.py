@@ -15,11 +15,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from bfcviz.analysis.diagnosis import Diagnosis, Verdict, all_failures, failure_headline
+from bfcviz.analysis.diagnosis import Diagnosis, Verdict, failure_headline
 from bfcviz.analysis.diagnosis_json import cause_for_json
 from bfcviz.analysis.short_names import shortened_name
 from bfcviz.analysis.stated_answer import StatedAnswer, StatedFailureAnswer
 from bfcviz.analysis.stated_verdict import StatedCause
+from bfcviz.analysis.why import all_failures
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Status, holds_only_states, regions_known, stated_peak
 from bfcviz.events.trace import Trace

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bfcviz.analysis.diagnosis import Diagnosis, all_failures, failure_headline
+from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
+from bfcviz.analysis.why import all_failures
 from bfcviz.cli.command import add_more_files
 from bfcviz.cli.common import asked_ranks, status_of
 from bfcviz.errors import FileError, TraceError

@@ -9,9 +9,10 @@ from typing import Final
 import ipywidgets as widgets
 
 from bfcviz.analysis.account import ACCOUNT_STYLE, DeviceAccount, account_bar
-from bfcviz.analysis.diagnosis import Diagnosis, diagnose, failure_headline, peak_headline
+from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline
 from bfcviz.analysis.event_text import EventSearch, explain_step, search_words, step_line
 from bfcviz.analysis.what_grew import WhatGrew
+from bfcviz.analysis.why import diagnose
 from bfcviz.events.origin import Origin, Status, facts_of, holds_only_states, recorded_failures
 from bfcviz.events.trace import Trace
 from bfcviz.exporters.card import SIZE_BAR_STYLE, SizeBar, size_bars

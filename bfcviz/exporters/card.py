@@ -5,8 +5,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from bfcviz.analysis.diagnosis import Diagnosis, diagnose, failure_headline, peak_headline, request_words
+from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline, request_words
 from bfcviz.analysis.short_names import path_end
+from bfcviz.analysis.why import diagnose
 from bfcviz.events.origin import facts_of, holds_only_states, regions_known
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import OTHER, colouring

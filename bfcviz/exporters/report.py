@@ -15,7 +15,6 @@ from bfcviz.analysis.diagnosis import (
     Diagnosis,
     Pin,
     Verdict,
-    diagnose,
     failure_headline,
     free_words,
     request_words,
@@ -27,6 +26,7 @@ from bfcviz.analysis.diagnosis_json import diagnosis_json
 from bfcviz.analysis.growths import Growths, PoolGrowth, growth_line, growth_sentence, growths, growths_json
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.short_names import shortened_name
+from bfcviz.analysis.why import diagnose
 from bfcviz.events.origin import Origin, Status, holds_only_states
 from bfcviz.events.trace import Trace
 from bfcviz.model.grouping import UNNAMED

@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from bfcviz import notebook
-from bfcviz.analysis.diagnosis import Diagnosis, diagnose, failure_headline
+from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
 from bfcviz.analysis.event_text import explain_event
 from bfcviz.analysis.short_names import short_name
+from bfcviz.analysis.why import diagnose
 from bfcviz.code_places import place_in_code
 from bfcviz.events.origin import regions_known
 from bfcviz.events.schema import Kind

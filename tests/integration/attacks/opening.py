@@ -9,9 +9,10 @@ import numpy as np
 from heaps import MIB, new_heap
 
 import bfcviz
-from bfcviz.analysis.diagnosis import all_failures, failure_lines
+from bfcviz.analysis.diagnosis import failure_lines
 from bfcviz.analysis.diagnosis_json import diagnosis_json
 from bfcviz.analysis.event_text import explain_event
+from bfcviz.analysis.why import all_failures
 from bfcviz.cli.info import info, info_lines
 from bfcviz.errors import BfcvizError
 from bfcviz.events.labels import Labels

@@ -11,7 +11,7 @@ from integration.browser.lab import find_browser
 from shared import ROOT, sample_trace
 
 import bfcviz
-from bfcviz.analysis.diagnosis import diagnose
+from bfcviz.analysis.why import diagnose
 from bfcviz.cli import main
 from bfcviz.cli import mcp as command
 from bfcviz.errors import MissingExtra

@@ -9,9 +9,10 @@ from unit.analysis.built import MIB, state
 
 import bfcviz
 from bfcviz.analysis.advice import WORDS, requests_until_failure
-from bfcviz.analysis.diagnosis import Verdict, all_failures, diagnose, failure_lines, verdict_sentence
+from bfcviz.analysis.diagnosis import Verdict, failure_lines, verdict_sentence
 from bfcviz.analysis.fit import would_fit
 from bfcviz.analysis.heap_settings import Family, heap_settings_of
+from bfcviz.analysis.why import all_failures, diagnose
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.model.trace_from_source import trace_of
 

@@ -20,9 +20,7 @@ from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.analysis.diagnosis import (
     AdviceKind,
     Verdict,
-    all_failures,
     best_runs,
-    diagnose,
     failure_headline,
     failure_lines,
     peak_headline,
@@ -30,6 +28,7 @@ from bfcviz.analysis.diagnosis import (
 )
 from bfcviz.analysis.diagnosis_json import diagnosis_json
 from bfcviz.analysis.fit import would_fit
+from bfcviz.analysis.why import all_failures, diagnose
 from bfcviz.errors import OutOfMemory, TraceError
 from bfcviz.events.origin import RecordedFailure, Status
 from bfcviz.events.schema import Kind

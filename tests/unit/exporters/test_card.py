@@ -7,7 +7,7 @@ from heaps import MIB, new_heap
 from unit.analysis.built import state
 from unit.figures.synthetic import MiB, PlainHeap
 
-from bfcviz.analysis.diagnosis import diagnose
+from bfcviz.analysis.why import diagnose
 from bfcviz.exporters.card import STYLE, coloured_holders, failure_card, peak_card
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import DARK, LIGHT, THEMES

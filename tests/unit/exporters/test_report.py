@@ -14,8 +14,9 @@ from unit.figures.odd_traces import LABELS, ODD, many_regions
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 import bfcviz
-from bfcviz.analysis.diagnosis import diagnose, failure_lines
+from bfcviz.analysis.diagnosis import failure_lines
 from bfcviz.analysis.growths import growths
+from bfcviz.analysis.why import diagnose
 from bfcviz.cli.report import FORMATS, rendered
 from bfcviz.events.origin import Pool
 from bfcviz.events.trace import Trace

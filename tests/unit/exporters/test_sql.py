@@ -10,7 +10,7 @@ from shared import sample_trace
 from unit.figures.synthetic import busy_trace
 
 import bfcviz
-from bfcviz.analysis.diagnosis import all_failures
+from bfcviz.analysis.why import all_failures
 from bfcviz.cli import main
 from bfcviz.errors import InvalidRequest, MissingExtra
 from bfcviz.events.schema import EVENT
