@@ -23,9 +23,8 @@ SAMPLE = {
         "storage/test_blocks.py",
     ),
     "model": (
-        "state",
-        *("test_by_time.py", "test_fragmentation.py", "test_keyframes.py"),
-        *("test_notable_events.py", "test_rolling.py", "test_timeline.py"),
+        *("test_model.py", "test_consistency.py", "test_array_access.py", "test_timelines.py"),
+        "test_keyframes.py",
     ),
     "figures": ("test_map_cells.py", "test_raster_image.py"),
     "formats": ("test_compiled_rules.py",),
