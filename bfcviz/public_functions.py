@@ -377,7 +377,7 @@ def holders(
     """
     trace = trace_from(source)
     if step is None:
-        step = "last" if trace.path is None or trace.following else "peak"
+        step = "peak" if _is_of_file(trace) else "last"
     pool = failing_pool(trace) if pool is None else pool
     holder_tree.require_chunks(trace, pool)
     step = _step_of_source(trace, step, pool)
@@ -523,13 +523,14 @@ def draw(
 ) -> "Picture":
     """Draw the picture `name` of one heap at a step: a plotly figure with its numbers in `table`.
 
-    `draw(source)` draws the region map where the Inspector opens: at the first failed request, else at the peak.
+    `draw(source)` draws the region map.
 
     Args:
         name: one of `bfcviz.figures.FIGURES`, such as `region_map`; without `source`: the source.
         source: as for `explain`.
-        step: number of events applied, 0..len(trace); None: all; without `source`: where the Inspector opens.
-        pool: index of the heap among `trace.origin.pools`; None: the first; without `source`: the one that failed.
+        step: number of events applied, 0..len(trace). None: of a file where the Inspector opens, at the first failed
+            request, else at the peak; of what is in memory, such as a live heap, all events.
+        pool: index of the heap among `trace.origin.pools`; None: the one whose request failed, else the first.
         look: fields of `bfcviz.figures.Look`, such as `theme="dark"`; `wanted` may be text, such as `64MiB`.
 
     Raises:
@@ -539,14 +540,14 @@ def draw(
     """
     from bfcviz import figures  # noqa: PLC0415  plotly, which explanations do not need
 
-    if source is not None:
-        if isinstance(source, str) and source in figures.FIGURES:  # in the other order
-            name, source = source, name
-        return figures.draw(name, trace_from(source), step, pool=pool or 0, **look)
-    trace = trace_from(name)
-    if step is None:
+    if source is None:
+        name, source = "region_map", name
+    elif isinstance(source, str) and source in figures.FIGURES:  # in the other order
+        name, source = source, name
+    trace = trace_from(source)
+    if step is None and _is_of_file(trace):
         pool, step = opening(trace, pool)
-    return figures.draw("region_map", trace, step, pool=pool or 0, **look)
+    return figures.draw(name, trace, step, pool=pool or 0, **look)
 
 
 def export(figure: Any, path: str | os.PathLike[str], **options: Any) -> Path:
@@ -604,6 +605,11 @@ def sql(source: Any, query: str, step: int | str | None = None, by: str = "op") 
 
     trace = trace_from(source)
     return tables.query(trace, query, _step_of_source(trace, step, 0), by)
+
+
+def _is_of_file(trace: Trace) -> bool:
+    """Whether a trace is that of a file: at its end most programs have freed all."""
+    return trace.path is not None and not trace.following
 
 
 def trace_from(source: Any) -> Trace:

@@ -14,7 +14,7 @@ from bfcviz.figures.paper import COLUMN_MM, PAGE_MM
 from bfcviz.figures.view_options import PLAIN
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.kinds import use_kinds
-from bfcviz.model.navigation import NAMED_STEPS
+from bfcviz.model.navigation import NAMED_STEPS, failing_pool, opening
 from bfcviz.terminal import say
 
 
@@ -39,10 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     step.add_argument(
         "--step",
         type=parse_step,
-        default="worst",
         metavar="N",
-        help="how many events have happened, from 0; or `worst` (highest external fragmentation; the default), "
-        "`oom` (just after the first request that failed), `peak` (most bytes in use) or `last`",
+        help="how many events have happened, from 0; or `oom` (just after the first request that failed), `peak` (most "
+        "bytes in use), `worst` (highest external fragmentation) or `last`; default: `oom`, `peak` where none failed",
     )
     step.add_argument(
         "--event",
@@ -52,7 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="index of an event, from 0: the heap just after it, which is step I + 1",
     )
     parser.add_argument(
-        "--pool", type=int, default=0, metavar="N", help="the number of the allocator in the file, from 0"
+        "--pool",
+        type=int,
+        metavar="N",
+        help="the number of the allocator in the file, from 0; default: the one whose request failed first, else 0",
     )
     add_kinds(parser, "with --colour kind")
     parser.add_argument(
@@ -92,18 +94,22 @@ def run(arguments: argparse.Namespace) -> None:
         raise FileError(out, "", "is the file to draw from and would be overwritten; give another --out")
     trace = open_trace(arguments.file)
     use_kinds(trace, arguments.kinds)
-    step = arguments.step
+    pool, step = arguments.pool, arguments.step
+    if step is None:
+        pool, step = opening(trace, pool)
+    elif pool is None:
+        pool = failing_pool(trace)
     if step in NAMED_STEPS:
-        step = NAMED_STEPS[step](trace, arguments.pool)
+        step = NAMED_STEPS[step](trace, pool)
     if arguments.figure == FAILURE.name:
-        failed = failure_step_to_show(trace, arguments.pool, step)
+        failed = failure_step_to_show(trace, pool, step)
         if failed is None:
             raise TraceError(
-                f"no request of pool {arguments.pool} failed in this file, so the figure `{FAILURE.name}` has nothing "
+                f"no request of pool {pool} failed in this file, so the figure `{FAILURE.name}` has nothing "
                 f"to show; `bfcviz why {arguments.file} --size SIZE` says whether a request would fit"
             )
         step = failed if trace.first <= step <= len(trace) else step
     look = {"theme": arguments.theme, "colour": arguments.colour}
-    figure = draw(arguments.figure, trace, step, pool=arguments.pool, **look)
+    figure = draw(arguments.figure, trace, step, pool=pool, **look)
     path = export(figure, arguments.out, style=arguments.style, width_mm=arguments.width)
     say(f"{FIGURES[arguments.figure].title} at step {step:,} of {len(trace):,}: {path}")

@@ -18,6 +18,16 @@ def test_a_picture_of_a_file_alone_is_where_the_inspector_opens():
     assert bfcviz.draw(OOM).facts == bfcviz.draw("region_map", failed, step, pool=pool).facts
     trace = sample_trace("conv")
     assert bfcviz.draw(trace).facts == bfcviz.draw("region_map", trace, bfcviz.peak(trace)).facts
+    assert (
+        bfcviz.draw("bin_histogram", OOM).facts == bfcviz.draw("bin_histogram", failed, step, pool=pool).facts
+    )
+
+
+def test_a_picture_of_what_is_in_memory_shows_it_now():
+    heap = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), "64MiB")
+    heap.free(heap.allocate("20MiB"))
+    assert "step 5 of 5" in bfcviz.draw("region_map", heap).facts
+    assert bfcviz.peak(heap) == 3
 
 
 def test_a_picture_in_either_order():
