@@ -214,8 +214,14 @@ class Leaks(Answer):
     growth: Growth
     trace: Trace
 
+    @property
+    def lines(self) -> list[str]:
+        """What grows every step, then what was never freed; the other way round if nothing grows."""
+        kept, grows = leak_lines(self.trace, self), growth_lines(self.trace, self.growth)
+        return [*grows, *kept] if self.growth.growing else [*kept, *grows]
+
     def __str__(self) -> str:
-        return "\n".join([*leak_lines(self.trace, self), *growth_lines(self.trace, self.growth)])
+        return "\n".join(self.lines)
 
     @property
     def tables(self) -> Sequence[AnswerTable]:

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any, Final
 
-from bfcviz.analysis.leaks import Growth, Leaks, growth_lines, leak_lines, leaks
+from bfcviz.analysis.leaks import Growth, Leaks, leaks
 from bfcviz.cli.command import add_kinds, add_more_files
 from bfcviz.cli.common import add_by, asked_ranks, parse_step, pool_number, status_of
 from bfcviz.events.trace import Trace
@@ -88,7 +88,7 @@ def _print_holders_or_leaks(trace: Trace, arguments: argparse.Namespace) -> None
         if arguments.json:
             print(json_text(_leaks_json(leaked)))
         else:
-            say(*growth_lines(trace, leaked.growth), "", *leak_lines(trace, leaked))
+            say(*leaked.lines)
         return
     if arguments.since is not None:
         _print_what_grew(trace, arguments)

@@ -73,6 +73,7 @@ def test_a_leak_is_found_with_its_place_and_a_cache_is_not_one(as_phase, name):
     lines = growth_lines(trace, grown)
     assert lines[1] == "+3 chunks, +12.0 KiB every step: history/append, allocated at model.py:42 forward"
     assert "after 3 of warm-up" in lines[0]
+    assert str(found).splitlines() == [*lines, *leak_lines(trace, found)]
     row = found.names.index("history/append")
     assert found.chunks_of(row)["address"].tolist() == program.leaked
     assert (int(found.rows["chunks"][row]), int(found.rows["bytes"][row])) == (48, 48 * 4 * KiB)
@@ -80,9 +81,11 @@ def test_a_leak_is_found_with_its_place_and_a_cache_is_not_one(as_phase, name):
 
 def test_no_leak_is_no_growth():
     trace = Program(cached=4).run(20)
-    grown = leaks(trace).growth
+    found = leaks(trace)
+    grown = found.growth
     assert (grown.growing, len(grown.rows)) == (0, 0)
     assert growth_lines(trace, grown)[1:] == ["no holder grew every step"]
+    assert str(found).splitlines() == [*leak_lines(trace, found), *growth_lines(trace, grown)]
 
 
 def test_the_warm_up_can_be_given_and_matters():
