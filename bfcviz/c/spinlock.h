@@ -24,13 +24,16 @@ static inline int bfc_spin_try(bfc_spinlock *l) {
 
 static inline void bfc_spin_unlock(bfc_spinlock *l) { __atomic_store_n(&l->locked, 0, __ATOMIC_RELEASE); }
 
-/* The holder may have been preempted: first wait, then yield the processor. */
+enum { BFC_SPIN_TURNS = 20 }; /* before the processor is yielded: some 10 microseconds */
+
+/* Wait longer from turn to turn: meanwhile the holder keeps the lock's cache line, and may lock again with it.
+   The holder may have been preempted: then yield the processor, at last sleep. */
 BFC_STATIC void bfc_spin_pause(int turn) {
-    if (turn < 100) {
+    if (turn < BFC_SPIN_TURNS) {
 #if defined(__x86_64__)
-        _mm_pause();
+        for (int left = turn < 5 ? 1 << turn : 32; left; left--) _mm_pause();
 #endif
-    } else if (turn < 200) {
+    } else if (turn < BFC_SPIN_TURNS + 100) {
         sched_yield();
     } else {
         struct timespec t = {0, 20000};
@@ -38,10 +41,11 @@ BFC_STATIC void bfc_spin_pause(int turn) {
     }
 }
 
+/* Read before the exchange, which takes the cache line from the holder. */
 BFC_STATIC void bfc_spin_wait(bfc_spinlock *l) {
     int has_gil = bfc_has_gil();
-    for (int turn = 0; !bfc_spin_try(l); turn++) {
-        PyThreadState *mine = turn >= 100 && has_gil ? PyEval_SaveThread() : 0;
+    for (int turn = 0; __atomic_load_n(&l->locked, __ATOMIC_RELAXED) || !bfc_spin_try(l); turn++) {
+        PyThreadState *mine = turn >= BFC_SPIN_TURNS && has_gil ? PyEval_SaveThread() : 0;
         bfc_spin_pause(turn);
         if (mine) PyEval_RestoreThread(mine);
     }
