@@ -730,19 +730,22 @@ class RankSet:
 
         Without a column that tells nothing: one host, or a size that no rank knows.
         """
-        columns = zip(*(_rank_table_cells(rank, self.source) for rank in self._told), strict=True)
-        told = [
-            (head, *cells)
-            for head, cells in zip(_HEAD, columns, strict=False)
-            if not (set(cells) == {_UNKNOWN} or (head == "host" and len(set(cells)) == 1))
-        ]
-        return list(zip(*told, strict=True)) or [_HEAD]
+        ranks = [_rank_table_cells(rank, self.source) for rank in self._told]
+
+        def tells(column: int) -> bool:
+            found = {cells[column] for cells in ranks}
+            return (
+                len(found) > 1 if _HEAD[column] == "host" else not (column in _SIZES and found == {_UNKNOWN})
+            )
+
+        told = [column for column in range(len(_HEAD)) if tells(column)]
+        return [tuple(cells[column] for column in told) for cells in (_HEAD, *ranks)]
 
     @property
     def table_lines(self) -> list[str]:
         """A row a rank, the worst first, then a line for each file that cannot be read."""
         rows = self.rows[: _MOST_ROWS + 1]
-        sizes = [column for column, head in enumerate(rows[0]) if head in _SIZES]
+        sizes = [column for column, head in enumerate(rows[0]) if _HEAD.index(head) in _SIZES]
         found = aligned(rows, sizes) if len(rows) > 1 else []
         rest = self._told[_MOST_ROWS:]
         if rest and not any(rank.peak for rank in rest):
@@ -856,8 +859,8 @@ def _rank_spread_line(found: RankSpread) -> str:
     )
 
 
-_SIZES: Final = ("peak", "pool", "limit", "free", "largest free")
-_HEAD: Final = ("name", "host", "verdict", *_SIZES, "file")
+_HEAD: Final = ("name", "host", "verdict", "peak", "pool", "limit", "free", "largest free", "file")
+_SIZES: Final = range(3, 8)  # columns
 _UNKNOWN: Final = "unknown"
 _LONGEST_FILE: Final = 48
 

@@ -136,6 +136,14 @@ def test_the_table_has_what_some_rank_knows_and_files_as_the_folder_calls_them(j
     assert all(len(line) <= 80 for line in found.table_lines)
 
 
+def test_a_verdict_that_every_rank_lacks_is_told():
+    failure = RankFailure("unknown", "", 0, "", "OOM", None)
+    ranks = [Rank(RankPlace(Path(f"f{n}"), f"rank {n}", n), failures=(failure,)) for n in range(2)]
+    head, *rows = rank_set(ranks, "x", bfcviz.open).rows
+    assert head == ("name", "verdict", "file")
+    assert [row[1] for row in rows] == ["unknown", "unknown"]
+
+
 def test_files_that_tell_no_rank_are_called_files(tmp_path):
     for name in ("before", "after"):
         state([[3, 1, -2]], limit=11).save(tmp_path / f"{name}.parquet")
