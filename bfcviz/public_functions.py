@@ -547,7 +547,8 @@ def draw(
     trace = trace_from(source)
     if step is None and _is_of_file(trace):
         pool, step = opening(trace, pool)
-    return figures.draw(name, trace, step, pool=pool or 0, **look)
+    pool = failing_pool(trace) if pool is None else pool
+    return figures.draw(name, trace, step, pool=pool, **look)
 
 
 def export(figure: Any, path: str | os.PathLike[str], **options: Any) -> Path:

@@ -184,16 +184,10 @@ class Tools:
         from mcp.server.mcpserver import Image  # noqa: PLC0415
 
         from bfcviz.figures.export import rendered  # noqa: PLC0415
-        from bfcviz.model.navigation import opening  # noqa: PLC0415
 
         trace = open_trace(self._place(path))
-        at: int | None
-        if step is None:
-            pool, at = opening(trace)
-        else:
-            pool = failing_pool(trace)
-            at = self._step(trace, step, pool)
-        return Image(data=rendered(bfcviz.draw(figure, trace, at, pool=pool), ".png"), format="png")
+        at = self._step(trace, step, failing_pool(trace))
+        return Image(data=rendered(bfcviz.draw(figure, trace, at), ".png"), format="png")
 
     @staticmethod
     def _step(trace: bfcviz.Trace, step: int | str | None, pool: int) -> int | None:

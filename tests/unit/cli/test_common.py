@@ -60,6 +60,9 @@ def test_every_way_to_ask_takes_the_heap_that_failed(two_heaps):
     assert (first.pool, first.failures) == ("cuda:0", 0)
     found = compare_policies(two_heaps, "first_fit", MiB)
     assert not found.outcome("first_fit").fits
+    for step in (6, None):
+        other, same = (bfcviz.draw("region_map", two_heaps, step, pool=pool).facts for pool in (0, 1))
+        assert bfcviz.draw("region_map", two_heaps, step).facts == same != other
 
 
 def test_another_heap_and_without_the_failed_request(two_heaps):
