@@ -451,8 +451,7 @@ class BlockFile(_BlockReader):
     @property
     def lost(self) -> int:
         """Events between the blocks: those of blocks with a damaged header."""
-        stops = [self.first, *(each.stop for each in self._sections)]
-        return sum(each.first - stop for each, stop in zip(self._sections, stops, strict=False))
+        return self.stop - self.first - self._events
 
     @property
     def most_lost(self) -> int:
