@@ -63,12 +63,17 @@ def test_a_table_goes_to_a_file_as_a_whole_or_not_at_all(tmp_path):
     assert at > 50
 
 
-def test_a_reader_that_is_interrupted_takes_the_line_again(tmp_path):
+def written(folder):
+    """Labels, and the lines of their file."""
     labels = Labels()
-    with FileIO(tmp_path / "labels.jsonl", "wb") as file:
+    with FileIO(folder / "labels.jsonl", "wb") as file:
         labels.append_to(file)
         check(labels, ROWS)
-    lines = (tmp_path / "labels.jsonl").read_bytes().splitlines()
+    return labels, (folder / "labels.jsonl").read_bytes().splitlines()
+
+
+def test_a_reader_that_is_interrupted_takes_the_line_again(tmp_path):
+    labels, lines = written(tmp_path)
     for at in count(1):
         again = Labels()
         more = False
@@ -85,11 +90,7 @@ def test_a_reader_that_is_interrupted_takes_the_line_again(tmp_path):
 
 
 def test_a_reader_that_is_interrupted_takes_all_lines_again(tmp_path):
-    labels = Labels()
-    with FileIO(tmp_path / "labels.jsonl", "wb") as file:
-        labels.append_to(file)
-        check(labels, ROWS)
-    lines = (tmp_path / "labels.jsonl").read_bytes().splitlines()
+    labels, lines = written(tmp_path)
     for at in count(1):
         again = Labels()
         more = interrupted(at, lambda again=again: again.add_next_lines(lines), labels_module, guarded=WITH)
