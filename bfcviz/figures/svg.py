@@ -186,7 +186,7 @@ _PREFIXES: Final = {1e9: "G", 1e6: "M", 1e3: "k", 1: ""}
 
 def _svg_tick_text(value: float, form: str, step: float) -> str:
     """A number as d3 writes it in this format; without one as plotly does."""
-    digits = max(-math.floor(math.log10(step) + 1e-9), 0)
+    digits = next((each for each in range(6) if math.isclose(round(step, each), step)), 6)
     if form in {"~s", ",~s"}:
         divisor, prefix = next((each for each in _PREFIXES.items() if abs(value) >= each[0]), (1, ""))
         return f"{round(value / divisor, 6):g}{prefix}"
@@ -194,7 +194,8 @@ def _svg_tick_text(value: float, form: str, step: float) -> str:
         raise NotImplementedError(f"the tick format {form!r}")
     sign = "+" if form.startswith("+") else ""
     comma = "," if form or abs(value) >= 10_000 else ""
-    return f"{round(value, digits) + 0.0:{sign}{comma}.{digits}f}"
+    text = f"{round(value, digits) + 0.0:{sign}{comma}.{digits}f}"
+    return text.rstrip("0").rstrip(".") if digits else text
 
 
 def _svg_axis_names(trace: Mapping[str, Any], axis: str) -> Sequence[Any]:
