@@ -443,13 +443,19 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
 
 @_unrecorded_while_explaining()
 def what_grew(
-    source: Any, first: int | str, last: int | str | None = None, *, by: str = "op", pool: int | None = None
+    source: Any,
+    first: int | str | None = None,
+    last: int | str | None = None,
+    *,
+    by: str = "op",
+    pool: int | None = None,
 ) -> WhatGrew:
     """What grew between two moments of a heap: what is new, gone, and never freed, by holder.
 
     Args:
         source: as for `explain`.
-        first: number of events applied, or the name of a mark or phase: its first occurrence.
+        first: number of events applied, or the name of a mark or phase: its first occurrence. None: where the
+            recorded history begins.
         last: the same, or `"peak"`, as for `holders`; of a mark the last occurrence, of a phase its end. None: the last
             step; where `first` is a phase, its end.
         by: as for `holders`.

@@ -292,20 +292,22 @@ def first_moment(trace: Trace, pool: int = 0) -> int:
 
 
 def moments_between(
-    trace: Trace, pool: int, first: int | str, last: int | str | None = None
+    trace: Trace, pool: int, first: int | str | None, last: int | str | None = None
 ) -> tuple[int, int]:
     """The steps of two moments.
 
     Args:
         trace: the events.
         pool: index of the heap.
-        first: a step, or the name of a mark or phase: its first occurrence.
+        first: a step, or the name of a mark or phase: its first occurrence. None: see `first_moment`.
         last: the same; of a name the last occurrence, the end of a phase. None: the last step; where `first` is a
             phase, its end.
 
     Raises:
         TraceError: there is no such mark or phase; lists those that exist.
     """
+    if first is None:
+        first = first_moment(trace, pool)
     if isinstance(first, str):
         begin = _moments_of_name(trace, pool, first)[0]
         if last is None and begin.first != begin.last:
