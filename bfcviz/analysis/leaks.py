@@ -231,8 +231,7 @@ class Leaks(Answer):
                 self.names[row],
                 format_bytes(int(each["bytes"])),
                 f"{int(each['chunks']):,}",
-                f"{int(each['oldest_events']):,} events",
-                duration(int(each["oldest_ns"])),
+                f"{int(each['oldest_events']):,} events, {duration(int(each['oldest_ns']))}",
             )
             for row, each in enumerate(self.rows[:_MOST_IN_TABLE])
         ]
@@ -241,7 +240,7 @@ class Leaks(Answer):
             (grown.names[row], signed_bytes(grown.a_step(row)[1]), f"{grown.a_step(row)[0]:+,.1f}")
             for row in range(min(grown.growing, _MOST_IN_TABLE))
         ]
-        found = [AnswerTable(("not freed", "bytes", "chunks", "oldest", ""), never)] if never else []
+        found = [AnswerTable(("not freed", "bytes", "chunks", "age of the oldest"), never)] if never else []
         return [*found, *([AnswerTable(("grows every step", "bytes", "chunks"), every)] if every else [])]
 
     @property
