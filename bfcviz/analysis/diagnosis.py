@@ -256,6 +256,7 @@ class Verdict(StrEnum):
 class AdviceKind(StrEnum):
     """What an advice of a diagnosis is about."""
 
+    GROWING_HOLDER = "growing_holder"
     FREE_PINS = "free_pins"
     REGION_RELEASE = "region_release"
     OTHER_ALLOCATOR = "other_allocator"

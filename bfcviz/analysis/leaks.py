@@ -308,7 +308,7 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
     start, stop = _checked_leak_range(trace, start, stop)
     model = Model(trace, pool)
     how = grouping(trace, pool, by)
-    compared = growth(model, _marked_or_repeated_steps(trace, pool, mark, warm_up), how)
+    compared = growth(model, marked_or_repeated_steps(trace, pool, mark, warm_up), how)
     model.seek(len(trace))
     chunks = model.in_use()
     kept = (chunks["born"] >= start) & (chunks["born"] < stop)
@@ -318,7 +318,9 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
     return _by_holder(trace, how, of_chunks(taken(chunks, kept)), ranged, compared)
 
 
-def _marked_or_repeated_steps(trace: Trace, pool: int, mark: str | None, warm_up: int | None) -> EqualSteps:
+def marked_or_repeated_steps(
+    trace: Trace, pool: int, mark: str | None = None, warm_up: int | None = None
+) -> EqualSteps:
     """The steps between marks, or else those that repeat."""
     marked = equal_steps(trace, pool, mark, warm_up)
     if not marked.reason or marked.name or mark is not None:
@@ -418,7 +420,7 @@ def growth_lines(trace: Trace, found: Growth) -> list[str]:
         return [*lines, "no holder grew every step"]
     for row, name in enumerate(found.names[: min(count, _MOST)]):
         at = _allocated_at_text(trace, int(found.rows["label"][row]), name)
-        lines.append(f"{_growth_text(found, row)}{at}")
+        lines.append(f"{gained_text(found, row)}: {name}{at}")
     if count > _MOST:
         left = sum(found.a_step(row)[1] for row in range(_MOST, count))
         lines.append(f"{signed_bytes(left)} every step: {count - _MOST:,} more holders")
@@ -442,12 +444,12 @@ def _compared_steps_text(found: Growth) -> str:
     return f"{', '.join(parts)} ({cut})"
 
 
-def _growth_text(found: Growth, row: int) -> str:
-    """`+12 chunks, +3.1 MiB every step: layer_1/MatMul`."""
+def gained_text(found: Growth, row: int) -> str:
+    """What a holder gained: `+12 chunks, +3.1 MiB every step`."""
     chunks, size = found.a_step(row)
     same = len(set(map(int, found.chunks[row, 1:] - found.chunks[row, :-1]))) == 1
     amount = f"{chunks:+,.0f}" if same and chunks == int(chunks) else f"about {chunks:+,.1f}"
-    return f"{amount} {'chunk' if amount == '+1' else 'chunks'}, {signed_bytes(size)} every step: {found.names[row]}"
+    return f"{amount} {'chunk' if amount == '+1' else 'chunks'}, {signed_bytes(size)} every step"
 
 
 def leak_lines(trace: Trace, found: Leaks) -> list[str]:

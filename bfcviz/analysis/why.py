@@ -42,7 +42,8 @@ def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it al
         runs: the most runs to find; 0: only the verdict and its numbers, without advice.
         recorded: what the file says of this failure, if the caller has it; otherwise it is searched for.
         models: models of other heaps of this trace by their index, to use and to add to: for the account of the device.
-        tries: try the settings of an advice on the requests up to the failure, where the trace has them all.
+        tries: search the events up to the failure for what grows with every step, and try the settings of an advice on
+            the requests, where the trace has them all.
 
     Raises:
         TraceError: the event is not an OOM, or the trace does not have it.
@@ -89,7 +90,7 @@ def all_failures(
 
 
 def judged_diagnosis(model: Model, found: Diagnosis, runs: int, *, tries: bool = True) -> Diagnosis:
-    """With verdict, runs and advice; `tries`: settings are tried on the requests up to the failure."""
+    """With verdict, runs and advice; `tries`: the events before it are searched for growth, and settings tried."""
     found = replace(found, verdict=diagnosed_verdict(found))
     if runs == 0:
         return found
@@ -98,4 +99,4 @@ def judged_diagnosis(model: Model, found: Diagnosis, runs: int, *, tries: bool =
         found = replace(found, runs=diagnosed_runs(model, found.rounded, runs), held_by=held_by(model))
     from bfcviz.analysis.advice import advice_for  # noqa: PLC0415  with the tables of all messages: `info` needs none
 
-    return replace(found, advice=tuple(advice_for(found, model.trace if tries else None)))
+    return replace(found, advice=tuple(advice_for(found, model if tries else None)))

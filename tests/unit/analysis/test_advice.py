@@ -115,6 +115,34 @@ def test_growth_off_is_advised_only_where_the_same_requests_succeed_with_it():
     assert "free_pins" in found
 
 
+@pytest.mark.parametrize("leaks", [True, False])
+def test_what_grows_with_every_step_comes_first_and_what_is_replaced_does_not(leaks):
+    """Steps without marks, each from one allocation of `batch` to the next; the last batch finds no place."""
+    heap = new_heap(16 * MIB)
+    heap.allocate(2 * MIB, label="weights")
+    cache = heap.allocate(MIB // 4, label="cache")
+    for _ in range(24):
+        batch = heap.allocate(2 * MIB, label="batch")
+        newest = heap.allocate(MIB // 4, label="cache")
+        heap.free(batch)
+        if not leaks:
+            heap.free(cache)
+        cache = newest
+    assert heap.try_allocate(13 * MIB, label="batch") is None
+    trace = trace_of(heap)
+    found = diagnose(trace, len(trace) - 1).advice
+    if leaks:
+        assert found[0].kind == "growing_holder"
+        assert "cache" in found[0].text
+        assert found[0].numbers["bytes_a_step"] == MIB // 4
+        assert found[0].numbers["bytes"] == (found[0].numbers["steps"] - 1) * (MIB // 4)
+    else:
+        assert "growing_holder" not in {str(each.kind) for each in found}
+    assert "growing_holder" not in {
+        str(each.kind) for each in diagnose(trace, len(trace) - 1, tries=False).advice
+    }
+
+
 def test_of_many_failures_of_a_heap_the_first_is_tried():
     heap = new_heap(20 * MIB, allow_growth=True)
     held = [heap.allocate(int(size * MIB)) for size in (1.5, 3, 6)]
