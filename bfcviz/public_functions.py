@@ -128,7 +128,7 @@ def why(  # noqa: PLR0913  an event, or a question about a moment
     if steps:
         found = diagnose(trace, steps[-1] - 1)
         return found.drawn_by(partial(draw, "failure", trace, steps[-1], pool=found.pool))
-    lead = growths_lead(trace, growth_search.growths(trace, pool))
+    lead = lead_without_failure(trace, growth_search.growths(trace, pool))
     found = replace(without_failure(trace, pool), lead=lead)
     return found.drawn_by(partial(draw, "region_map", trace, found.step, pool=pool))
 
@@ -144,6 +144,14 @@ def growths_lead(trace: Trace, found: Growths) -> tuple[str, ...]:
     """The report of growths, and what a setting would save: measured by a replay, where the rules are PyTorch's."""
     saving = replayed_saving(trace, found)
     return (*growth_search.growths_report(found), *([f"  {saving}"] if saving else ()))
+
+
+def lead_without_failure(trace: Trace, found: Growths) -> tuple[str, ...]:
+    """`growths_lead`, and what grows with every step: sooner or later it fails."""
+    grown = leak_search.growth_until(Model(trace, found.pool), len(trace))
+    if grown is None:
+        return growths_lead(trace, found)
+    return (*growths_lead(trace, found), f"  {grown.names[0]} grows: {leak_search.growing_text(grown)}.")
 
 
 def replayed_saving(trace: Trace, found: Growths) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from bfcviz.analysis.diagnosis import Advice, AdviceKind, Diagnosis, Verdict, shape_of
 from bfcviz.analysis.heap_settings import Family, HeapSettings
-from bfcviz.analysis.leaks import gained_text, growth, marked_or_repeated_steps
+from bfcviz.analysis.leaks import growing_text, growth_until
 from bfcviz.analysis.short_names import cut
 from bfcviz.analysis.stated_advice import StatedAdviceSubject, requested
 from bfcviz.analysis.stated_verdict import CONTEXT, SMALLEST_DEVICE
@@ -24,8 +24,6 @@ from bfcviz.events.schema import Events, Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats import cupy, onnxruntime, rmm, tensorflow, torch, xla
 from bfcviz.formats.messages import SettingWords
-from bfcviz.model.equal_steps import FEWEST
-from bfcviz.model.grouping import grouping
 from bfcviz.model.lifetimes import born_of
 from bfcviz.model.model import Model
 from bfcviz.units import MiB, counted, format_bytes
@@ -38,7 +36,7 @@ from bfcviz.units import MiB, counted, format_bytes
 
 
 _MOST_SERVED: Final = 1_000_000
-"""Events of a trace that are searched, or whose requests are served again: a fraction of a second."""
+"""Events of a trace whose requests are served again: a fraction of a second."""
 
 _BFC: Final = frozenset({Family.OWN, Family.TENSORFLOW, Family.JAX, Family.REACTANT})
 
@@ -347,31 +345,19 @@ def _is_split_for_advice(found: Diagnosis) -> bool:
 
 
 def _growing_holder_advice(found: Diagnosis, model: Model) -> Advice | None:
-    """What has more memory after every step, where that is as much as the request or a tenth of what is in use."""
-    trace = model.trace
-    if found.event is None or found.event >= _MOST_SERVED or holds_only_states(trace.origin.details):
+    """To free what has more memory after every step."""
+    grown = growth_until(model, found.event) if found.event is not None else None
+    if grown is None:
         return None
-    steps = marked_or_repeated_steps(trace, found.pool)
-    before = steps.ends <= found.event
-    if np.count_nonzero(before) < FEWEST:
-        return None
-    steps = replace(steps, numbers=steps.numbers[before], ends=steps.ends[before])
-    grown = growth(model, steps, grouping(trace, found.pool, "op"))
-    gained = int(grown.rows["bytes"][: grown.growing].sum())
-    if gained < min(found.rounded, (found.pool_bytes - found.free_bytes) // 10):
-        return None
-    others = grown.growing - 1
-    first, last = (f"{steps.numbers[end]:,}" for end in (0, -1))
     return Advice(
         AdviceKind.GROWING_HOLDER,
-        f"Free what {cut(grown.names[0])} keeps of each step, if it is not meant to stay: {gained_text(grown, 0)}"
-        f"{f'; {others:,} more grow, too' if others else ''}. That made {format_bytes(gained)} from step {first} to "
-        f"step {last} of the program. While it goes on, a larger limit only delays the failure.",
+        f"Free what {cut(grown.names[0])} keeps of each step, if it is not meant to stay: {growing_text(grown)}. "
+        "While it goes on, a larger limit only delays the failure.",
         {
             "holders": grown.growing,
-            "bytes": gained,
+            "bytes": grown.grown_bytes,
             "bytes_a_step": grown.a_step(0)[1],
-            "steps": len(steps.ends),
+            "steps": len(grown.steps.ends),
         },
     )
 

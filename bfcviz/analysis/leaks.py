@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.code_places import place_in_code
 from bfcviz.errors import TraceError
+from bfcviz.events.origin import holds_only_states
 from bfcviz.events.schema import taken
 from bfcviz.events.trace import Trace, check_history, event_times
 from bfcviz.extras import arrow
-from bfcviz.model.equal_steps import EqualSteps, equal_steps, repeated_steps
+from bfcviz.model.equal_steps import FEWEST, EqualSteps, equal_steps, repeated_steps
 from bfcviz.model.grouping import Grouping, Path, grouping
 from bfcviz.model.lifetimes import elapsed, of_chunks
 from bfcviz.model.model import Model
@@ -66,6 +67,11 @@ class Growth:
         """The number of holders that grew every time; they are the first rows."""
         return int(np.count_nonzero(self.rows["times"] == self.intervals))
 
+    @property
+    def grown_bytes(self) -> int:
+        """What the holders that grew every time gained."""
+        return int(self.rows["bytes"][: self.growing].sum())
+
     def a_step(self, row: int) -> tuple[float, float]:
         """Chunks and bytes that a holder gains each step."""
         steps = self.intervals * self.steps.every
@@ -103,6 +109,34 @@ def growth(model: Model, steps: EqualSteps, how: Grouping) -> Growth:
         nothing = np.zeros((0, 0), np.int64)
         return Growth(steps, np.zeros(0, GROWING), [], nothing, nothing)
     return counted.compared(steps, taken(last, last["born"] >= ends[0]))
+
+
+def growth_until(model: Model, stop: int) -> Growth | None:
+    """What grew at every equal step that ended by `stop`; None: nothing did, or the trace is too long or too short.
+
+    Nothing did also where all that grew is less than a tenth of what is in use. The model returns to its step.
+    """
+    trace = model.trace
+    if stop > _MOST_SEARCHED_FOR_GROWTH or holds_only_states(trace.origin.details):
+        return None
+    steps = _marked_or_repeated_steps(trace, model.pool)
+    before = steps.ends <= stop
+    if np.count_nonzero(before) < FEWEST:
+        return None
+    found = growth(
+        model,
+        replace(steps, numbers=steps.numbers[before], ends=steps.ends[before]),
+        grouping(trace, model.pool, "op"),
+    )
+    with model.visiting(stop):
+        in_use = int(model.in_use()["size"].sum())
+    return found if found.growing and found.grown_bytes >= in_use * _LEAST_GROWN else None
+
+
+_MOST_SEARCHED_FOR_GROWTH: Final = 1_000_000
+"""Events: a fraction of a second."""
+
+_LEAST_GROWN: Final = 0.1
 
 
 class _LeakCounts:
@@ -308,7 +342,7 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
     start, stop = _checked_leak_range(trace, start, stop)
     model = Model(trace, pool)
     how = grouping(trace, pool, by)
-    compared = growth(model, marked_or_repeated_steps(trace, pool, mark, warm_up), how)
+    compared = growth(model, _marked_or_repeated_steps(trace, pool, mark, warm_up), how)
     model.seek(len(trace))
     chunks = model.in_use()
     kept = (chunks["born"] >= start) & (chunks["born"] < stop)
@@ -318,7 +352,7 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
     return _by_holder(trace, how, of_chunks(taken(chunks, kept)), ranged, compared)
 
 
-def marked_or_repeated_steps(
+def _marked_or_repeated_steps(
     trace: Trace, pool: int, mark: str | None = None, warm_up: int | None = None
 ) -> EqualSteps:
     """The steps between marks, or else those that repeat."""
@@ -420,7 +454,7 @@ def growth_lines(trace: Trace, found: Growth) -> list[str]:
         return [*lines, "no holder grew every step"]
     for row, name in enumerate(found.names[: min(count, _MOST)]):
         at = _allocated_at_text(trace, int(found.rows["label"][row]), name)
-        lines.append(f"{gained_text(found, row)}: {name}{at}")
+        lines.append(f"{_gained_text(found, row)}: {name}{at}")
     if count > _MOST:
         left = sum(found.a_step(row)[1] for row in range(_MOST, count))
         lines.append(f"{signed_bytes(left)} every step: {count - _MOST:,} more holders")
@@ -444,7 +478,17 @@ def _compared_steps_text(found: Growth) -> str:
     return f"{', '.join(parts)} ({cut})"
 
 
-def gained_text(found: Growth, row: int) -> str:
+def growing_text(found: Growth) -> str:
+    """`+1 chunk, +82.6 KiB every step. That made 5.3 MiB from step 23 to step 89 of the program`."""
+    others = found.growing - 1
+    first, last = (f"{found.steps.numbers[end]:,}" for end in (0, -1))
+    return (
+        f"{_gained_text(found, 0)}{f'; {others:,} more grow, too' if others else ''}. That made "
+        f"{format_bytes(found.grown_bytes)} from step {first} to step {last} of the program"
+    )
+
+
+def _gained_text(found: Growth, row: int) -> str:
     """What a holder gained: `+12 chunks, +3.1 MiB every step`."""
     chunks, size = found.a_step(row)
     same = len(set(map(int, found.chunks[row, 1:] - found.chunks[row, :-1]))) == 1

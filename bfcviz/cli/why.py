@@ -25,7 +25,7 @@ from bfcviz.importers.file_content import is_url, local_copy
 from bfcviz.importers.messages import is_pasted, read_message_file, read_pasted
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.navigation import failures_left_out
-from bfcviz.public_functions import growths_lead
+from bfcviz.public_functions import growths_lead, lead_without_failure
 from bfcviz.terminal import json_text, say
 from bfcviz.units import parse_bytes
 
@@ -140,7 +140,7 @@ def _print_diagnoses(trace: Trace, arguments: argparse.Namespace) -> None:
     found = _answers(trace, pool, arguments)
     grown = [] if arguments.size else _growths_of_pools(trace, pool)
     if not any(each.event is not None for each in found):
-        leads = {of_pool.pool: growths_lead(trace, of_pool) for of_pool in grown}
+        leads = {of_pool.pool: lead_without_failure(trace, of_pool) for of_pool in grown}
         found = [replace(each, lead=leads.get(each.pool, ())) for each in found]
     left_out = 0 if arguments.size else failures_left_out(trace, pool)
     if arguments.json:

@@ -128,6 +128,7 @@ def test_what_grows_with_every_step_comes_first_and_what_is_replaced_does_not(le
         if not leaks:
             heap.free(cache)
         cache = newest
+    assert any("cache" in line for line in bfcviz.why(trace_of(heap)).lead) is leaks
     assert heap.try_allocate(13 * MIB, label="batch") is None
     trace = trace_of(heap)
     found = diagnose(trace, len(trace) - 1).advice
