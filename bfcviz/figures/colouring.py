@@ -221,6 +221,12 @@ class HolderClasses:
         for node, number in self.nodes.items():
             yield number, colour_path_text(self.tree.paths[node])
 
+    def is_part(self, number: int) -> bool:
+        """Whether the holder of a class is inside another one of this hue."""
+        node = next(each for each, of_node in self.nodes.items() if of_node == number)
+        around = self.tree.above(int(self.tree.parent[node]))
+        return any(each in self.nodes and self.nodes[each] // SHADES == number // SHADES for each in around)
+
     def by_label(self) -> NDArray[np.uint8]:
         """The class of each label number; a last entry for labels that the tree does not know."""
         found = np.full(self.tree.size + 1, OTHER, np.uint8)
@@ -247,8 +253,8 @@ def colour_path_text(path: Path) -> str:
 class HolderChooser:
     """Chooses the holders that get the colours. A holder keeps the hue and the shade in which it was first seen.
 
-    Where two holders that were first seen at different steps in one hue are shown together, the smaller one has
-    another hue, from then on: it does not change back and forth with the step.
+    Where two holders that were first seen at different steps in one colour are shown together, the smaller one has
+    another, from then on: it does not change back and forth with the step.
 
     Args:
         tree: the labels.
@@ -260,31 +266,27 @@ class HolderChooser:
         self.tree = tree
         self.seen = {} if seen is None else seen
         self._usual_sums = tree.sums(byte_steps)
-        self._usual: dict[int, int] = {}
-        self._usual = self._hues(largest_colour_nodes(tree, self._usual_sums, HUES), self._usual_sums)
+        self._usual = largest_colour_nodes(tree, self._usual_sums, HUES)
+        self._with_hues(self._usual, self._usual_sums)
 
     def at(self, by_label: Floats | None = None) -> HolderClasses:
         """The classes for these bytes by label number; None: those of the whole trace."""
         sums = self._usual_sums if by_label is None else self.tree.sums(by_label)
-        total = float(sums[ROOT])
-        hues = self._usual if by_label is None else self._hues_at(sums)
-        nodes = {node: hue * SHADES for node, hue in hues.items()}
-        own = _own_bytes_of_holders(self.tree, hues, sums)
-        for node, hue in hues.items():
-            shaded = self._shaded(node, hues, own, max(_LEAST_SHADE * total, 1.0))
-            for shade, child in enumerate(shaded, 1):
-                if child is not None:
-                    nodes[child] = hue * SHADES + shade
-                    self.seen.setdefault(self.tree.paths[child], nodes[child])
+        chosen = self._usual if by_label is None else self._chosen_at(sums)
+        nodes = self._with_hues(chosen, sums)
+        own = _own_bytes_of_holders(self.tree, chosen, sums)
+        least = max(_LEAST_SHADE * float(sums[ROOT]), 1.0)
+        for node in list(nodes):
+            self._add_shades(nodes, node, self._shaded(node, nodes, own, least))
         return HolderClasses(self.tree, nodes)
 
-    def _hues_at(self, sums: Floats) -> dict[int, int]:
+    def _chosen_at(self, sums: Floats) -> list[int]:
         """The holders with a hue for these bytes: the usual ones, unless others say more."""
         if self._suits(sums):
             return self._usual
         chosen = largest_colour_nodes(self.tree, sums, HUES)
         gain = _uncoloured_share(self.tree, self._usual, sums) - _uncoloured_share(self.tree, chosen, sums)
-        return self._hues(chosen, sums) if gain >= _LEAST_GAIN else self._usual
+        return chosen if gain >= _LEAST_GAIN else self._usual
 
     def _suits(self, sums: Floats) -> bool:
         """Whether the usual holders say enough about these bytes."""
@@ -298,49 +300,67 @@ class HolderChooser:
         best = _largest_holder_child(self.tree, most, sums, self._usual)
         return best is None or sums[best] < _SPLIT * total
 
-    def _hues(self, chosen: Iterable[int], sums: Floats) -> dict[int, int]:
-        """A hue for each node: where it was first seen, else that of a usual one around it or inside, else one left."""
-        found: dict[int, int] = {}
+    def _with_hues(self, chosen: Iterable[int], sums: Floats) -> dict[int, int]:
+        """A class for each node: that in which it was first seen, or a new one."""
         ranked = sorted(chosen, key=lambda node: (node not in self._usual, -sums[node], node))
+        found: dict[int, int] = {}
         for node in ranked:
             number = self.seen.get(self.tree.paths[node])
-            if number is not None and number // SHADES not in found.values():
-                found[node] = number // SHADES
+            if number is not None and number not in found.values():
+                found[node] = number
         for node in ranked:
             if node in found:
                 continue
-            path, taken = self.tree.paths[node], set(found.values())
-            times = Counter(number // SHADES for number in self.seen.values())
-            related = (number for each, number in self.seen.items() if _is_one_inside(each, path))
-            wanted = [number // SHADES for number in related]
-            wanted += sorted(range(HUES), key=lambda hue: times[hue])
-            found[node] = next(hue for hue in wanted if hue not in taken)
-            self.seen[path] = found[node] * SHADES
+            found[node] = self.seen[self.tree.paths[node]] = self._new_class(node, found)
         return found
 
-    def _shaded(self, node: int, hues: Mapping[int, int], sums: Floats, least: float) -> list[int | None]:
-        """The children that get the shades of a node; None: a shade that is not used."""
+    def _new_class(self, node: int, nodes: Mapping[int, int]) -> int:
+        """A class for a node that has none, or whose class another one has: one that the fewest holders keep.
+
+        It is a shade of a holder around the node, or of a hue that is not shown.
+        """
+        path, times = self.tree.paths[node], Counter(self.seen.values())
+        around = {number for each, number in self.seen.items() if each == path[: len(each)]}
+        own = {number // SHADES for number in around if number % SHADES == 0}
+        shown = {number // SHADES for number in nodes.values()} - own
+        numbers = [hue * SHADES + shade for shade in range(SHADES) for hue in range(HUES) if hue not in shown]
+        free = set(numbers).difference(nodes.values())
+        return min(
+            free,
+            key=lambda each: (
+                times[each],
+                each % SHADES > 0 and each // SHADES not in own,
+                each % SHADES,
+                each,
+            ),
+        )
+
+    def _shaded(self, node: int, nodes: Mapping[int, int], sums: Floats, least: float) -> list[int]:
+        """The children that get shades of a node, the largest first."""
         while True:
-            below = [each for each in self.tree.children[node].tolist() if each not in hues]
+            below = [each for each in self.tree.children[node].tolist() if each not in nodes]
             below = sorted((each for each in below if sums[each] >= least), key=lambda each: -sums[each])
             if not below or sums[below[0]] < _HEIR * sums[node]:
-                break
+                return below[: SHADES - 1]
             node = below[0]
-        found: list[int | None] = [None] * (SHADES - 1)
-        usual = sorted(self.tree.children[node].tolist(), key=lambda each: -self._usual_sums[each])
-        place = {each: number % len(found) for number, each in enumerate(usual)}
-        seen = {each: self.seen.get(self.tree.paths[each], 0) % SHADES for each in usual}
-        place |= {each: shade - 1 for each, shade in seen.items() if shade}
-        for child in sorted(below[: len(found)], key=lambda each: not seen[each]):
-            wanted = place[child] if found[place[child]] is None else found.index(None)
-            found[wanted] = child
-        return found
 
+    def _add_shades(self, nodes: dict[int, int], node: int, children: Sequence[int]) -> None:
+        """A class for each child of a node: that in which it was first seen, else a shade that is left."""
+        seen = {child: self.seen.get(self.tree.paths[child]) for child in children}
+        first = nodes[node] // SHADES * SHADES
+        for child in sorted(children, key=lambda each: seen[each] is None):
+            wanted = [number for number in (seen[child],) if number is not None]
+            wanted += [
+                first + 1 + (place + self._usual_place(child)) % (SHADES - 1) for place in range(SHADES - 1)
+            ]
+            number = next((each for each in wanted if each not in nodes.values()), None)
+            if number is not None:
+                nodes[child] = self.seen[self.tree.paths[child]] = number
 
-def _is_one_inside(one: Path, other: Path) -> bool:
-    """Whether one of two holders is inside the other."""
-    common = min(len(one), len(other))
-    return one[:common] == other[:common]
+    def _usual_place(self, node: int) -> int:
+        """The place of a holder among those beside it by their usual bytes, so that the largest differ in shade."""
+        beside = self.tree.children[int(self.tree.parent[node])]
+        return int(np.count_nonzero(self._usual_sums[beside] > self._usual_sums[node]))
 
 
 def largest_colour_nodes(tree: ColourTree, sums: Floats, most: int) -> list[int]:
@@ -771,9 +791,9 @@ def _by_holder(trace: Trace, pool: int, theme: Theme, chunks: NDArray[np.void] |
 
 
 def _holder_names(chosen: HolderClasses) -> list[str]:
-    """One name a hue: its shades are of holders inside."""
+    """One name a hue: its shades are of holders inside; a shade without the holder around it has its own."""
     names = dict(chosen.names())
-    hues = [number for number in sorted(names) if number % SHADES == 0]
+    hues = [number for number in sorted(names) if not chosen.is_part(number)]
     whole = [names[number] for number in hues]
     short = dict(zip(hues, legend_texts(whole), strict=True))
     if len({name.rpartition("/")[2] for name in whole}) < len(whole):  # the beginnings tell them apart

@@ -280,6 +280,18 @@ def test_a_newcomer_keeps_the_hue_in_which_it_was_first_seen():
     assert set(found) == {found[0]}
 
 
+@pytest.mark.parametrize("shown", [(0, 1), (1, 0)])
+def test_a_part_keeps_its_colour_when_it_is_as_large_as_a_whole_and_back(shown):
+    usual = {"a/x": 8, "a/y": 6, "a/z": 1, **{f"usual_{letter}/x": 14 for letter in "bcdefg"}}
+    made, now, labels = chooser(usual)
+    part = labels.names.index("a/x")
+    large = now.copy()
+    large[[part, labels.names.index("a/y")]] = 500, 450
+    found = [int(made.at((now, large)[each]).by_label()[part]) for each in (*shown, *shown)]
+    assert found[0] != OTHER
+    assert found == [found[0]] * 4
+
+
 def test_a_holder_that_had_to_leave_its_hue_does_not_go_back_and_forth():
     usual = {f"usual_{letter}/x": 100 for letter in "abcdefg"} | {"one/x": 1, "other/x": 1}
     made, now, labels = chooser(usual)
