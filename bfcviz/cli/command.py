@@ -139,7 +139,30 @@ def _no_command(given: Sequence[str]) -> str:
     word = shlex.quote(given[0])
     if os.path.lexists(given[0]):
         return f"{word} is a file, not a command: `bfcviz view {word}` shows it, `bfcviz why {word}` tells what failed"
-    return f"there is no command {word}{_nearest(given[0], COMMANDS, 0.6)}; {listed}"
+    instead = _INSTEAD.get(given[0].replace("-", "_"))
+    near = f"; `bfcviz {instead}` does that" if instead else _nearest(given[0], COMMANDS, 0.6)
+    return f"there is no command {word}{near}; {listed}"
+
+
+_INSTEAD: Final = {
+    "leaks": "holders --leaks FILE",
+    "what_grew": "holders --since MARK FILE",
+    "peak": "holders --step peak FILE",
+    "explain": "why FILE",
+    "growths": "why FILE",
+    "draw": "export FILE --figure NAME --out PATH",
+    "plot": "export FILE --figure NAME --out PATH",
+    "save": "convert FILE",
+    "open": "view FILE",
+    "inspect": "view FILE",
+    "dashboard": "view FILE",
+    "replay": "whatif FILE",
+    "compare_policies": "whatif FILE",
+    "watch": "record -- COMMAND",
+    "run": "record -- COMMAND",
+    "trace": "record -- COMMAND",
+}
+"""Commands that do what a Python function of this name does, or what the word asks for."""
 
 
 def _nearest(word: str, known: Iterable[str], least: float) -> str:

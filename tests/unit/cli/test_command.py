@@ -105,6 +105,8 @@ def test_a_warning_is_one_line(monkeypatch, capsys):
         ([SAMPLE], f"bfcviz view {SAMPLE}"),
         (["inof", SAMPLE], "nearest is info"),
         (["nothing.pickle"], "no command nothing.pickle"),
+        (["leaks", "run.bfc"], "`bfcviz holders --leaks FILE`"),
+        (["what-grew", "run.bfc"], "`bfcviz holders --since MARK FILE`"),
         (["info"], "required: FILE\n"),
     ],
 )
