@@ -133,9 +133,7 @@ class WhatGrew(Answer):
         if not self.end_known or not new:
             return f"{found}."
         never = self.total("never_freed")
-        return (
-            f"{found}; of the new, {'all is' if never == new else format_bytes(never) + ' is'} never freed."
-        )
+        return f"{found}; {'nothing new' if never == new else f'all new but {format_bytes(never)}'} is freed later."
 
     @property
     def headline(self) -> str:
