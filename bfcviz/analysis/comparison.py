@@ -27,7 +27,7 @@ from bfcviz.events.origin import Pool, Status, regions_known, requested_bytes_kn
 from bfcviz.events.schema import Kind, joined
 from bfcviz.events.trace import Trace, event_times
 from bfcviz.extras import arrow
-from bfcviz.model.equal_steps import equal_steps
+from bfcviz.model.equal_steps import EqualSteps, equal_steps, repeated_steps
 from bfcviz.model.grouping import UNNAMED, Path
 from bfcviz.model.holders import require_chunks
 from bfcviz.model.model import Model, external, internal
@@ -225,12 +225,13 @@ def growth_changes(
 ) -> GrowthChanges:
     """Compare the growth of all holders over the equal steps of each recording; the models return to their steps.
 
-    `mark`: name of the marks that separate steps; None: see `equal_steps`.
+    `mark`: name of the marks that separate steps; None: see `equal_steps`, and where neither recording has such marks
+    `repeated_steps`, if the steps of both begin with the same allocation.
     """
     found = []
-    for side in (a, b):
+    for side, steps in zip((a, b), _comparable_steps(a, b, mark), strict=True):
         with side.reading():
-            found.append(growth(side.model, equal_steps(side.trace, side.facts.pool, mark), side.how))
+            found.append(growth(side.model, steps, side.how))
     rates = [  # bytes a step of each holder that grows every step, by its row
         {holders.row_of(each.names[row]): each.a_step(row)[1] for row in range(each.growing)}
         for each in found
@@ -246,6 +247,20 @@ def growth_changes(
     rows.sort(key=lambda row: (order.index(row.verdict), -max(row.a or 0.0, row.b or 0.0)))
     reasons, ends = [each.steps.reason for each in found], [len(each.steps.ends) for each in found]
     return GrowthChanges(tuple(rows), (reasons[0], reasons[1]), (ends[0], ends[1]))
+
+
+def _comparable_steps(a: AlignedSide, b: AlignedSide, mark: str | None) -> list[EqualSteps]:
+    """The steps of each recording whose growth is compared."""
+    marked, repeated = [], []
+    for side in (a, b):
+        with side.reading():
+            marked.append(equal_steps(side.trace, side.facts.pool, mark))
+            if mark is None and marked[-1].reason and not marked[-1].name:
+                repeated.append(repeated_steps(side.trace, side.facts.pool))
+    cut = {each.allocation for each in repeated if not each.reason}
+    return (
+        repeated if len(repeated) == 2 and len(cut) == 1 and not any(r.reason for r in repeated) else marked
+    )
 
 
 def _growth_rate_verdict(a: float | None, b: float | None) -> GrowthVerdict:

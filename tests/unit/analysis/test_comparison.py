@@ -440,6 +440,14 @@ def test_growth_in_both_is_the_same_and_no_growth_is_no_row():
     assert min(found.steps) >= 4
 
 
+def test_steps_without_marks_are_compared_where_both_programs_repeat_the_same():
+    found = growth_changes(*common(Training(mark=None).trace(), Training(mark=None, leak=True).trace()))
+    assert found.reasons == ("", "")
+    assert [(row.holder, row.verdict, row.a) for row in found.rows] == [
+        ("history/append", GrowthVerdict.ONLY_B, 0.0)
+    ]
+
+
 def test_without_steps_in_a_growth_of_b_is_listed_and_not_called_new():
     found = growth_changes(*common(Training(mark=None).trace(), Training(leak=True).trace()))
     assert [(row.holder, row.verdict, row.a) for row in found.rows] == [
