@@ -14,7 +14,7 @@ import numpy as np
 
 from bfcviz.analysis.diagnosis import Advice, AdviceKind, Diagnosis, Verdict, shape_of
 from bfcviz.analysis.heap_settings import Family, HeapSettings
-from bfcviz.analysis.leaks import growing_text, growth_until
+from bfcviz.analysis.leaks import growing_text
 from bfcviz.analysis.short_names import cut
 from bfcviz.analysis.stated_advice import StatedAdviceSubject, requested
 from bfcviz.analysis.stated_verdict import CONTEXT, SMALLEST_DEVICE
@@ -25,7 +25,6 @@ from bfcviz.events.trace import Trace
 from bfcviz.formats import cupy, onnxruntime, rmm, tensorflow, torch, xla
 from bfcviz.formats.messages import SettingWords
 from bfcviz.model.lifetimes import born_of
-from bfcviz.model.model import Model
 from bfcviz.units import MiB, counted, format_bytes
 
 # ------------------------------------------------------------------------------
@@ -289,14 +288,10 @@ _SHAPE: Final = frozenset({"pool_bytes", "regions", "free_bytes", "largest_free_
 _SPLIT: Final = frozenset({Verdict.FRAGMENTATION, Verdict.REGIONS, Verdict.REFUSED})
 
 
-def advice_for(found: Diagnosis, model: Model | None) -> Iterator[Advice]:
-    """Every advice that fits, the one that changes least first.
-
-    `model`: of the heap, to look for what grows and to try a setting; it returns to its step.
-    """
+def advice_for(found: Diagnosis, trace: Trace | None) -> Iterator[Advice]:
+    """Every advice that fits, the one that changes least first; `trace`: of the request, to try a setting in it."""
     if found.verdict is not Verdict.NO_FAILURE:
-        growing = _growing_holder_advice(found, model) if model is not None else None
-        given = [] if growing is None else [growing]
+        given = []
         for rule in _RULES:
             if found.settings.host_limit and rule in _OF_DEVICE:
                 continue
@@ -304,7 +299,7 @@ def advice_for(found: Diagnosis, model: Model | None) -> Iterator[Advice]:
             advice = rule(found) if found.unknown.isdisjoint(needed) else None
             if advice is not None:
                 given.append(advice)
-        yield from _tried_advice(given, None if model is None else model.trace, found)
+        yield from _tried_advice(given, trace, found)
     yield from missing_information(found)
 
 
@@ -344,9 +339,9 @@ def _is_split_for_advice(found: Diagnosis) -> bool:
     return found.verdict in _SPLIT and found.free_bytes >= found.rounded > found.largest_free_chunk
 
 
-def _growing_holder_advice(found: Diagnosis, model: Model) -> Advice | None:
+def _growing_holder_advice(found: Diagnosis) -> Advice | None:
     """To free what has more memory after every step."""
-    grown = growth_until(model, found.event) if found.event is not None else None
+    grown = found.growing
     if grown is None:
         return None
     return Advice(
@@ -637,6 +632,7 @@ def _model_variable_advice(found: Diagnosis) -> Advice | None:
 
 
 _RULES: Final[tuple[Callable[[Diagnosis], Advice | None], ...]] = (
+    _growing_holder_advice,
     _taken_at_start_advice,
     _region_release_advice,
     _expandable_segments_advice,
@@ -656,5 +652,10 @@ _RULES: Final[tuple[Callable[[Diagnosis], Advice | None], ...]] = (
 _OF_DEVICE: Final = frozenset({_taken_at_start_advice, _other_users_advice})
 """Rules that tell who else holds the device."""
 
-_OF_POOL: Final = _OF_DEVICE | {_whole_array_advice, _model_variable_advice, _larger_limit_advice}
+_OF_POOL: Final = _OF_DEVICE | {
+    _growing_holder_advice,
+    _whole_array_advice,
+    _model_variable_advice,
+    _larger_limit_advice,
+}
 """Rules that use the bytes of the pool, and not its chunks."""

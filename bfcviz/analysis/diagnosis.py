@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.analysis.heap_settings import Family, HeapSettings, heap_settings_of
+from bfcviz.analysis.leaks import Growth
 from bfcviz.analysis.short_names import cut, path_end
 from bfcviz.answers import Answer, AnswerTable, data_frame
 from bfcviz.code_places import place_in_code
@@ -348,6 +349,7 @@ class Diagnosis(Answer):
         gaps: what the file says is missing of this heap, or contradicts it: what follows from its chunks may be wrong.
         unknown: names of numbers, as in `bfcviz info --json`, that the file cannot give: their values mean nothing.
         held_by: who held most of the bytes in use, then all others together.
+        growing: what has more memory after every step of the program; None: nothing has, or it was not searched.
         advice: what would have helped.
         account: who held the memory of the device, where the file says anything of it.
         usable_chunk: of a question, the largest free chunk that the allocator's rules allow; None: any free chunk.
@@ -382,6 +384,7 @@ class Diagnosis(Answer):
     unknown: frozenset[str] = frozenset()
     gaps: tuple[str, ...] = ()
     held_by: "tuple[HeldBy, ...]" = ()
+    growing: Growth | None = None
     advice: tuple[Advice, ...] = ()
     account: "DeviceAccount | None" = None
     usable_chunk: int | None = None
@@ -673,7 +676,11 @@ def failure_headline(found: Diagnosis) -> str:
         return "OOM: a request failed, and the file does not say how many bytes it needed"
     about = "" if found.recorded.is_exact else "about "
     needed = f"OOM: needed {about}{format_bytes(found.requested)}"
-    return f"{needed}{_failure_headline_numbers(found)}: {_WORDS[found.verdict].reason(found)}"
+    reason = _WORDS[found.verdict].reason(found)
+    if found.growing is not None:
+        grows = path_end(found.growing.names[0], LONGEST_IN_HEADLINE)
+        reason += ", which grows every step" if reason.endswith(grows) else f"; {grows} grows every step"
+    return f"{needed}{_failure_headline_numbers(found)}: {reason}"
 
 
 def _failure_headline_numbers(found: Diagnosis) -> str:

@@ -9,7 +9,7 @@ from unit.analysis.built import MIB, state
 
 import bfcviz
 from bfcviz.analysis.advice import WORDS, requests_until_failure
-from bfcviz.analysis.diagnosis import Verdict, failure_lines, verdict_sentence
+from bfcviz.analysis.diagnosis import Verdict, failure_headline, failure_lines, verdict_sentence
 from bfcviz.analysis.fit import would_fit
 from bfcviz.analysis.heap_settings import Family, heap_settings_of
 from bfcviz.analysis.why import all_failures, diagnose
@@ -131,7 +131,9 @@ def test_what_grows_with_every_step_comes_first_and_what_is_replaced_does_not(le
     assert any("cache" in line for line in bfcviz.why(trace_of(heap)).lead) is leaks
     assert heap.try_allocate(13 * MIB, label="batch") is None
     trace = trace_of(heap)
-    found = diagnose(trace, len(trace) - 1).advice
+    failed = diagnose(trace, len(trace) - 1)
+    found = failed.advice
+    assert ("grows every step" in failure_headline(failed)) is leaks
     if leaks:
         assert found[0].kind == "growing_holder"
         assert "cache" in found[0].text
