@@ -491,7 +491,7 @@ _COLOURINGS: Final = {
 
 
 def _page_colourings(model: Model, owned: NDArray[np.void]) -> Iterator[dict[str, Any]]:
-    """The colourings: the class of each value, and the colours of the classes. That by holder is of the step shown."""
+    """The colourings: the class of each value, and the colours of the classes."""
     trace, pool = model.trace, model.pool
     for name in _COLOURINGS:
         chunks = model.chunks() if name == "holder" else None

@@ -254,7 +254,7 @@ def hover_points(bands: Bands, trace: Trace, divisor: int) -> dict[str, Any]:
 #
 # Averages leave the peaks of a column to the line of all bytes in use.
 
-MOST_AREAS: Final = 16  # areas of different colours, at most: as many as `Colouring.for_images` has classes
+MOST_AREAS: Final = MOST_CLASSES  # areas of different colours, at most
 
 _AREA_COLUMNS: Final = 400  # at most; more than half of it
 _LARGEST: Final = float(1 << 44)  # bytes of an allocation

@@ -1,14 +1,15 @@
 """Colouring: the classes that chunks in use are coloured by; a class means the same at every step of a trace.
 
-A class depends only on a record's own fields, so chunks of a model and lifetimes of a trace get the same colours. Only
-the colouring by holder depends on the step, too: its colours go to the largest holders there; and that by growth, on
-the earlier step that it counts from. Each class has a faded one for what the user did not choose.
+A class depends only on a record's own fields, so chunks of a model and lifetimes of a trace get the same colours; that
+by growth also depends on the earlier step that it counts from. Each class has a faded one for what the user did not
+choose.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -29,7 +30,7 @@ from bfcviz.model.filters import found_by
 from bfcviz.model.grouping import UNNAMED, Path, grouping_of, members, op_path
 from bfcviz.model.kinds import MemoryKinds
 from bfcviz.model.model import Model
-from bfcviz.model.occupancy import byte_steps
+from bfcviz.model.occupancy import byte_steps, bytes_at_moments
 from bfcviz.units import GiB, KiB, MiB
 
 # ------------------------------------------------------------------------------
@@ -188,7 +189,9 @@ def _grouped_colour_branches(node: _ColourBranch) -> list[_ColourBranch]:
 
 
 # ------------------------------------------------------------------------------
-# HolderClasses: which holders get the colours, at one step.
+# HolderClasses: which holders get the colours, the same at all steps.
+#
+# A heap has more large holders in its life than a picture has colours. Two that are never large together may share one.
 
 HUES: Final = 7
 SHADES: Final = 3  # of one hue: its own, and two for the largest children
@@ -201,31 +204,24 @@ _LEAST: Final = 0.015  # of a holder with a hue
 _LEAST_BELOW: Final = 0.05  # of one inside another holder with a hue
 _SPLIT: Final = 0.2  # a holder with more is split
 _LEAST_SHADE: Final = 0.02
-_MOST_OTHER: Final = 0.1  # of the usual holders: with more, others are chosen
-_MOST_IN_ONE: Final = 0.5
-_LEAST_GAIN: Final = 0.05  # by which others must say more: colours do not change for nothing
 
 _HEIR: Final = 0.9  # of a holder's bytes: a child with more has the shades
+_SAME_HUE: Final = 0.25  # how much two shades of one hue look the same
 
 
 @dataclass(frozen=True, eq=False)
 class HolderClasses:
-    """The class of each holder that has one, at one step."""
+    """The class of each holder that has one, and those that the legend of one step names."""
 
     tree: ColourTree
     # the class of a node of the tree -> hue * SHADES + shade; all nodes below have it too
     nodes: Mapping[int, int]
+    named: Mapping[int, int]  # a class -> its holder, of several a large one at this step
 
     def names(self) -> Iterator[tuple[int, str]]:
         """Each class with the name of its holder."""
-        for node, number in self.nodes.items():
+        for number, node in self.named.items():
             yield number, colour_path_text(self.tree.paths[node])
-
-    def is_part(self, number: int) -> bool:
-        """Whether the holder of a class is inside another one of this hue."""
-        node = next(each for each, of_node in self.nodes.items() if of_node == number)
-        around = self.tree.above(int(self.tree.parent[node]))
-        return any(each in self.nodes and self.nodes[each] // SHADES == number // SHADES for each in around)
 
     def by_label(self) -> NDArray[np.uint8]:
         """The class of each label number; a last entry for labels that the tree does not know."""
@@ -240,9 +236,9 @@ class HolderClasses:
         node = self.tree.nodes.get(path)
         if node is None or node == ROOT:
             return None
-        if any(each != node and node in self.tree.above(each) for each in self.nodes):
-            return None
-        return next((self.nodes[each] for each in self.tree.above(node) if each in self.nodes), OTHER)
+        number = next((self.nodes[each] for each in self.tree.above(node) if each in self.nodes), OTHER)
+        others = (each for each, other in self.nodes.items() if other != number)
+        return None if any(node in self.tree.above(each) for each in others) else number
 
 
 def colour_path_text(path: Path) -> str:
@@ -251,116 +247,91 @@ def colour_path_text(path: Path) -> str:
 
 
 class HolderChooser:
-    """Chooses the holders that get the colours. A holder keeps the hue and the shade in which it was first seen.
-
-    Where two holders that were first seen at different steps in one colour are shown together, the smaller one has
-    another, from then on: it does not change back and forth with the step.
+    """Chooses the holders that get the colours, once for all steps.
 
     Args:
         tree: the labels.
         byte_steps: bytes times steps in use, by label number.
-        seen: path of a holder -> the class that it keeps, also by an earlier chooser of the heap.
+        moments: bytes in use by label number, shape (moments, labels), of moments all over the trace.
+        seen: path of a holder -> the class that it keeps, of an earlier chooser of the heap.
+
+    Attributes:
+        nodes: the class of each holder that has one, see `HolderClasses`.
     """
 
-    def __init__(self, tree: ColourTree, byte_steps: Floats, seen: dict[Path, int] | None = None) -> None:
+    def __init__(
+        self, tree: ColourTree, byte_steps: Floats, moments: Floats, seen: dict[Path, int] | None = None
+    ) -> None:
         self.tree = tree
-        self.seen = {} if seen is None else seen
-        self._usual_sums = tree.sums(byte_steps)
-        self._usual = largest_colour_nodes(tree, self._usual_sums, HUES)
-        self._with_hues(self._usual, self._usual_sums)
+        self.nodes: dict[int, int] = {}
+        self._usual = tree.sums(byte_steps)
+        self._seen = {} if seen is None else seen
+        states = [self._usual, *(tree.sums(each) for each in moments)]
+        self._shares = np.array([state / max(float(state[ROOT]), 1.0) for state in states])
+        chosen = dict.fromkeys(node for state in states for node in largest_colour_nodes(tree, state, HUES))
+        known = [tree.nodes[path] for path in self._seen if path in tree.nodes]
+        # Of each moment the bytes of each holder, without those of holders inside: what has its colour.
+        holders = {*chosen, *known}
+        self._own = np.array([_own_bytes_of_holders(tree, holders, each) for each in self._shares])
+        for path, number in self._seen.items():
+            if path in tree.nodes:
+                self.nodes[tree.nodes[path]] = number
+        most = self._own.max(axis=0)
+        ranked = sorted(
+            (node for node in chosen if most[node] >= _LEAST), key=lambda node: (-most[node], node)
+        )
+        for node in ranked:
+            if node not in self.nodes:
+                self.nodes[node] = self._free_class(node)
+        self._holders = frozenset(self.nodes)  # the others have a shade of one of these
+        for node in ranked:
+            if self.nodes[node] % SHADES == 0:
+                self._shade(node)
+        self._seen |= {tree.paths[node]: number for node, number in self.nodes.items()}
 
     def at(self, by_label: Floats | None = None) -> HolderClasses:
-        """The classes for these bytes by label number; None: those of the whole trace."""
-        sums = self._usual_sums if by_label is None else self.tree.sums(by_label)
-        chosen = self._usual if by_label is None else self._chosen_at(sums)
-        nodes = self._with_hues(chosen, sums)
-        own = _own_bytes_of_holders(self.tree, chosen, sums)
-        least = max(_LEAST_SHADE * float(sums[ROOT]), 1.0)
-        for node in list(nodes):
-            self._add_shades(nodes, node, self._shaded(node, nodes, own, least))
-        return HolderClasses(self.tree, nodes)
+        """The classes with the names for these bytes by label number; None: for those of the whole trace."""
+        sums = self._usual if by_label is None else self.tree.sums(by_label)
+        own = _own_bytes_of_holders(self.tree, self._holders, sums)
+        named: dict[int, int] = {}
+        large = own >= _LEAST * sums[ROOT]
+        for node in sorted(self._holders, key=lambda node: (not large[node], -self._usual[node], node)):
+            number = self.nodes[node]
+            if number % SHADES == 0 or large[node]:
+                named.setdefault(number, node)
+        return HolderClasses(self.tree, self.nodes, named)
 
-    def _chosen_at(self, sums: Floats) -> list[int]:
-        """The holders with a hue for these bytes: the usual ones, unless others say more."""
-        if self._suits(sums):
-            return self._usual
-        chosen = largest_colour_nodes(self.tree, sums, HUES)
-        gain = _uncoloured_share(self.tree, self._usual, sums) - _uncoloured_share(self.tree, chosen, sums)
-        return chosen if gain >= _LEAST_GAIN else self._usual
-
-    def _suits(self, sums: Floats) -> bool:
-        """Whether the usual holders say enough about these bytes."""
-        total = max(sums[ROOT], 1.0)
-        own = _own_bytes_of_holders(self.tree, self._usual, sums)
-        if own[ROOT] > _MOST_OTHER * total:
-            return False
-        most = max(self._usual, key=lambda node: own[node], default=ROOT)
-        if most == ROOT or own[most] <= _MOST_IN_ONE * total:
-            return True
-        best = _largest_holder_child(self.tree, most, sums, self._usual)
-        return best is None or sums[best] < _SPLIT * total
-
-    def _with_hues(self, chosen: Iterable[int], sums: Floats) -> dict[int, int]:
-        """A class for each node: that in which it was first seen, or a new one."""
-        ranked = sorted(chosen, key=lambda node: (node not in self._usual, -sums[node], node))
-        found: dict[int, int] = {}
-        for node in ranked:
-            number = self.seen.get(self.tree.paths[node])
-            if number is not None and number not in found.values():
-                found[node] = number
-        for node in ranked:
-            if node in found:
-                continue
-            found[node] = self.seen[self.tree.paths[node]] = self._new_class(node, found)
-        return found
-
-    def _new_class(self, node: int, nodes: Mapping[int, int]) -> int:
-        """A class for a node that has none, or whose class another one has: one that the fewest holders keep.
-
-        It is a shade of a holder around the node, or of a hue that is not shown.
-        """
-        path, times = self.tree.paths[node], Counter(self.seen.values())
-        around = {number for each, number in self.seen.items() if each == path[: len(each)]}
-        own = {number // SHADES for number in around if number % SHADES == 0}
-        shown = {number // SHADES for number in nodes.values()} - own
-        numbers = [hue * SHADES + shade for shade in range(SHADES) for hue in range(HUES) if hue not in shown]
-        free = set(numbers).difference(nodes.values())
+    def _free_class(self, node: int) -> int:
+        """The class that shows the least beside this holder: a hue of its own where one is left."""
+        mine = self._own[:, node]
+        beside = np.zeros((len(mine), OTHER))
+        for each, number in self.nodes.items():
+            beside[:, number] += self._own[:, each]
+        same = np.minimum(beside, mine[:, None]).max(axis=0)
+        of_hue = np.minimum(beside.reshape(len(mine), HUES, SHADES).sum(axis=2), mine[:, None]).max(axis=0)
+        cost = same + _SAME_HUE * np.repeat(of_hue, SHADES)
+        cost[cost < _LEAST] = 0
+        related = {self.nodes[each] for each in self.tree.above(node) if each in self.nodes}
+        used = Counter(number // SHADES for number in self.nodes.values())
         return min(
-            free,
-            key=lambda each: (
-                times[each],
-                each % SHADES > 0 and each // SHADES not in own,
-                each % SHADES,
-                each,
-            ),
+            range(OTHER),
+            key=lambda each: (cost[each], each % SHADES > 0, each not in related, used[each // SHADES], each),
         )
 
-    def _shaded(self, node: int, nodes: Mapping[int, int], sums: Floats, least: float) -> list[int]:
-        """The children that get shades of a node, the largest first."""
+    def _shade(self, node: int) -> None:
+        """Give the shades of a hue to the largest holders inside its holder."""
+        number, shares = self.nodes[node], self._shares
         while True:
-            below = [each for each in self.tree.children[node].tolist() if each not in nodes]
-            below = sorted((each for each in below if sums[each] >= least), key=lambda each: -sums[each])
-            if not below or sums[below[0]] < _HEIR * sums[node]:
-                return below[: SHADES - 1]
+            below = [each for each in self.tree.children[node].tolist() if each not in self.nodes]
+            below = [each for each in below if shares[:, each].max() >= _LEAST_SHADE]
+            below.sort(key=lambda each: (-shares[:, each].max(), each))
+            if not below or shares[:, below[0]].sum() < _HEIR * shares[:, node].sum():
+                break
             node = below[0]
-
-    def _add_shades(self, nodes: dict[int, int], node: int, children: Sequence[int]) -> None:
-        """A class for each child of a node: that in which it was first seen, else a shade that is left."""
-        seen = {child: self.seen.get(self.tree.paths[child]) for child in children}
-        first = nodes[node] // SHADES * SHADES
-        for child in sorted(children, key=lambda each: seen[each] is None):
-            wanted = [number for number in (seen[child],) if number is not None]
-            wanted += [
-                first + 1 + (place + self._usual_place(child)) % (SHADES - 1) for place in range(SHADES - 1)
-            ]
-            number = next((each for each in wanted if each not in nodes.values()), None)
-            if number is not None:
-                nodes[child] = self.seen[self.tree.paths[child]] = number
-
-    def _usual_place(self, node: int) -> int:
-        """The place of a holder among those beside it by their usual bytes, so that the largest differ in shade."""
-        beside = self.tree.children[int(self.tree.parent[node])]
-        return int(np.count_nonzero(self._usual_sums[beside] > self._usual_sums[node]))
+        taken = {each % SHADES for each in self.nodes.values() if each // SHADES == number // SHADES}
+        left = [shade for shade in range(1, SHADES) if shade not in taken]
+        for child, shade in zip(below, left, strict=False):
+            self.nodes[child] = number + shade
 
 
 def largest_colour_nodes(tree: ColourTree, sums: Floats, most: int) -> list[int]:
@@ -403,14 +374,6 @@ def _largest_holder_child(tree: ColourTree, node: int, sums: Floats, taken: Iter
     return int(free[sums[free].argmax()]) if len(free) else None
 
 
-def _uncoloured_share(tree: ColourTree, chosen: Collection[int], sums: Floats) -> float:
-    """The share of the bytes in no chosen node, and of those of the largest one above the limit."""
-    total = max(float(sums[ROOT]), 1.0)
-    own = _own_bytes_of_holders(tree, chosen, sums)
-    most = max((float(own[node]) for node in chosen), default=0.0)
-    return float(own[ROOT]) / total + max(most / total - _MOST_IN_ONE, 0.0)
-
-
 def _own_bytes_of_holders(tree: ColourTree, chosen: Iterable[int], sums: Floats) -> Floats:
     """The bytes of each node without those of the chosen nodes inside."""
     nodes, found = set(chosen), sums.copy()
@@ -422,42 +385,10 @@ def _own_bytes_of_holders(tree: ColourTree, chosen: Iterable[int], sums: Floats)
     return found
 
 
-# ------------------------------------------------------------------------------
-# HolderGroups: the memory of holders that an image counts apart, the same groups at every step.
-#
-# An image of many events sums the bytes of each class once. Colours by holder may change with each step: the image
-# then gives each group another colour, and reads no event again.
-
-_MOST: Final = 2 * HUES + 1  # groups with a holder; one more has all other memory. Each costs a grid of sums.
-
-
-class HolderGroups:
-    """The largest holders of a trace, each a group, and one group of all others; `byte_steps` as of `HolderChooser`."""
-
-    def __init__(self, tree: ColourTree, byte_steps: Floats) -> None:
-        nodes = sorted(largest_colour_nodes(tree, tree.sums(byte_steps), _MOST))
-        self._byte_steps = byte_steps
-        self._count = len(nodes) + 1
-        # The last entry: labels that the tree does not know.
-        self._of_label = np.full(tree.size + 1, len(nodes), np.uint8)
-        for number, node in enumerate(nodes):  # holders before those inside them
-            self._of_label[tree.order[tree.start[node] : tree.stop[node]]] = number
-
-    def __len__(self) -> int:
-        return self._count
-
-    def classify(self, records: NDArray[np.void], _step: int) -> NDArray[np.integer]:
-        """The group of each record."""
-        return _classes_by_number(self._of_label, records["label"])
-
-    def most_of(self, classes: NDArray[np.uint8]) -> list[int]:
-        """For each group the class that most of its memory has, of `HolderClasses.by_label`."""
-        groups = self._of_label[:-1].astype(np.intp)
-        held = np.zeros((self._count, OTHER + 1))
-        np.add.at(held, (groups, classes[: len(groups)]), self._byte_steps[: len(groups)])
-        held[-1, OTHER] += 1e-9  # a group without memory
-        found: list[int] = held.argmax(axis=1).tolist()
-        return found
+def _classes_of_labels(
+    table: NDArray[np.uint8], records: NDArray[np.void], _step: int
+) -> NDArray[np.integer]:
+    return _classes_by_number(table, records["label"])
 
 
 def _classes_by_number(table: NDArray[np.uint8], numbers: NDArray[np.integer]) -> NDArray[np.uint8]:
@@ -482,8 +413,9 @@ class HolderPalette:
 
     Attributes:
         made: the colouring of each theme and choice of holders.
-        groups: the memory that an image counts apart.
-        seen: path of a holder -> the class in which it was first seen.
+        classify: gives the class of records.
+        occurring: the classes that occur; `classify_occurring` gives their places here.
+        seen: path of a holder -> its class.
     """
 
     def __init__(self, trace: Trace, pool: int, before: "HolderPalette | None" = None) -> None:
@@ -493,8 +425,12 @@ class HolderPalette:
         tree = colour_tree(trace.labels, np.flatnonzero(held).tolist())
         self._size = tree.size
         self.seen: dict[Path, int] = {} if before is None else before.seen
-        self._chooser = HolderChooser(tree, held[: self._size], self.seen)
-        self.groups = HolderGroups(tree, held[: self._size])
+        moments = bytes_at_moments(trace, pool, self._size)
+        self._chooser = HolderChooser(tree, held[: self._size], moments, self.seen)
+        table = self._chooser.at().by_label()
+        self.classify = partial(_classes_of_labels, table)
+        self.occurring, compact = np.unique(table, return_inverse=True)
+        self.classify_occurring = partial(_classes_of_labels, compact.astype(np.uint8))
         self._known: dict[frozenset[tuple[int, int]], HolderClasses] = {}
 
     def classes(self, chunks: NDArray[np.void] | None) -> HolderClasses:
@@ -502,7 +438,7 @@ class HolderPalette:
         found = self._chooser.at(None if chunks is None else self._bytes(chunks)[: self._size])
         if len(self._known) > _MOST_KEPT:
             self._known, self.made = {}, {}
-        return self._known.setdefault(frozenset(found.nodes.items()), found)
+        return self._known.setdefault(frozenset(found.named.items()), found)
 
     def knows(self, chunks: NDArray[np.void]) -> bool:
         """Whether most of these bytes have a label that the trace had when this was made."""
@@ -536,7 +472,7 @@ def palette_of(trace: Trace, pool: int, chunks: NDArray[np.void] | None = None) 
 # Colouring: the classes that chunks in use are coloured by; a class means the same at every step of a trace.
 
 COLOURINGS: Final = {
-    "holder": "holder (the largest ones at this step)",
+    "holder": "holder (the largest ones)",
     "kind": "kind (parameters, gradients, optimizer state ...)",
     "state": "state",
     "bin": "bin of its size",
@@ -579,7 +515,7 @@ class Colouring:
     # gives the class of records in use at a step; equal if two colourings have the same classes
     classify: Classify = field(repr=False)
     holders: HolderClasses | None = None  # the holders of the classes, if this is the colouring by holder
-    _grouped: "Colouring | None" = field(default=None, repr=False)
+    _few: "Colouring | None" = field(default=None, repr=False)
 
     @property
     def shows_waste(self) -> bool:
@@ -607,9 +543,9 @@ class Colouring:
     def for_images(self) -> "Colouring":
         """The same with few classes that no step changes, for images that count the bytes of each class once.
 
-        By holder its classes are `HolderGroups`, each in the colour that most of its memory has at this step.
+        By holder its classes are those that occur in the trace.
         """
-        return self._grouped or self
+        return self._few or self
 
     def legend(self, number: int, *, shown: bool) -> dict[str, Any]:
         """Name and legend of the trace of class `number`, also of one that is not there; line 0 is that of `free`.
@@ -629,8 +565,8 @@ def colouring(
 ) -> Colouring:
     """The colouring called `name` of one heap of `trace`; it may read the whole trace, so reuse it.
 
-    Only that by holder may differ from step to step; it is the same object while its classes are the same. Its colours
-    go to the largest holders of `chunks`, those at the step that is shown; None: of the whole trace.
+    That by holder has the same classes at all steps. Its legend names the largest holders of `chunks`, those at the
+    step that is shown (None: of the whole trace); it is the same object while these are the same.
 
     Raises:
         ValueError: the name is unknown; the message lists all names.
@@ -776,24 +712,17 @@ def _by_holder(trace: Trace, pool: int, theme: Theme, chunks: NDArray[np.void] |
     known = palette.made.get((theme.name, chosen))
     if known is not None:
         return known
-    table, groups = chosen.by_label(), palette.groups
-    main = [theme.holders[number] for number in groups.most_of(table)]
-    made = Colouring(
-        "holder",
-        _holder_names(chosen),
-        theme.holders,
-        lambda records, _: _classes_by_number(table, records["label"]),
-        chosen,
-        Colouring("holder", [""] * len(groups), main, groups.classify),
-    )
+    paints = [theme.holders[number] for number in palette.occurring.tolist()]
+    few = Colouring("holder", [""] * len(paints), paints, palette.classify_occurring)
+    made = Colouring("holder", _holder_names(chosen), theme.holders, palette.classify, chosen, few)
     palette.made[theme.name, chosen] = made
     return made
 
 
 def _holder_names(chosen: HolderClasses) -> list[str]:
-    """One name a hue: its shades are of holders inside; a shade without the holder around it has its own."""
+    """One name a hue: its shades are of holders inside."""
     names = dict(chosen.names())
-    hues = [number for number in sorted(names) if not chosen.is_part(number)]
+    hues = [number for number in sorted(names) if number % SHADES == 0]
     whole = [names[number] for number in hues]
     short = dict(zip(hues, legend_texts(whole), strict=True))
     if len({name.rpartition("/")[2] for name in whole}) < len(whole):  # the beginnings tell them apart

@@ -14,7 +14,7 @@ A column is 1, 2, 4, 8, ... steps or nanoseconds wide. A trace that grows only c
 too many, pairs of columns become one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -26,7 +26,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.model.address_layout import Layout
 from bfcviz.model.lifetimes import born_by, born_of, of_chunks
 from bfcviz.model.model import Model, model_chunks_in_use
-from bfcviz.model.trace_index import known_index, with_index_byte_steps
+from bfcviz.model.trace_index import known_index, with_index_byte_steps, with_index_sums
 
 Floats = NDArray[np.float64]
 
@@ -346,3 +346,54 @@ def byte_steps(trace: Trace, pool: int, name: str) -> NDArray[np.float64]:
     for block in trace.blocks():
         totals = with_index_byte_steps(totals, block, pool, name, len(trace))
     return totals
+
+
+_MOST_MOMENTS: Final = 24
+_MOST_NUMBERS: Final = 1 << 21  # of all moments; where labels hardly repeat there are fewer
+
+
+def bytes_at_moments(trace: Trace, pool: int, labels: int) -> Floats:
+    """Bytes in use by label number, below `labels`, at moments all over the trace: shape (moments, labels).
+
+    These are the fullest moment of each of some equal parts of the trace, and its end. Of a trace whose index has the
+    largest labels of its blocks, it is the mean of each part.
+    """
+    count = max(min(_MOST_MOMENTS, _MOST_NUMBERS // max(labels, 1)), 4)
+    parts = np.linspace(trace.first, len(trace), count + 1)[1:]
+    index = known_index(trace, pool)
+    if index is None or not index.knows_holders:
+        return np.array(list(_fullest_moments(trace, pool, labels, parts)))
+    held = index.held_within(trace.first, len(trace))
+    held = held[held["label"] < labels]
+    rows = np.searchsorted(parts, held["stop"]).clip(max=count - 1)
+    sums = np.bincount(rows * labels + held["label"], held["byte_steps"], count * labels)
+    found: Floats = sums.reshape(count, labels).astype(np.float64)
+    return found
+
+
+def _fullest_moments(trace: Trace, pool: int, labels: int, parts: Floats) -> Iterator[Floats]:
+    """Bytes in use by label number: of each part, given by its end, where most are in use; then at the end."""
+    carried = model_chunks_in_use(trace, pool, trace.first)
+    now = with_index_sums(np.zeros(labels), carried["label"], carried["size"].astype(np.float64))[:labels]
+    fullest, part = now, 0
+    for block in trace.blocks():
+        kinds = np.where(block["pool"] == pool, block["kind"], 0)
+        at = np.flatnonzero((kinds == Kind.ALLOCATE) | (kinds == Kind.FREE))
+        at = at[block["label"][at] < labels]
+        sizes = block["size"][at].astype(np.float64)
+        signed, numbers = np.where(kinds[at] == Kind.FREE, -sizes, sizes), block["label"][at]
+        edges = np.searchsorted(block["seq"][at].astype(np.float64), parts[part:]).tolist()
+        start = 0
+        for stop in [*edges, len(at)]:
+            if stop > start:
+                most = start + int(np.cumsum(signed[start:stop]).argmax()) + 1
+                there = with_index_sums(now, numbers[start:most], signed[start:most])
+                now = with_index_sums(there, numbers[most:stop], signed[most:stop])
+                fullest = max(fullest, there, key=np.sum)
+            start = stop
+            if stop == len(at):
+                break
+            yield fullest
+            fullest, part = now, part + 1
+    yield fullest
+    yield now

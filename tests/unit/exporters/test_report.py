@@ -219,7 +219,7 @@ def test_the_map_has_the_colours_and_the_legend_of_the_dashboard(theme, page_of_
     }
     legend = map_legend(page, theme)
     assert {name: legend[name] for name in drawn} == drawn
-    assert {"functional_1", "no label", "adam", "other"} <= legend.keys()
+    assert {"functional_1", "no label", "adam/AssignAddVariableOp*", "other"} <= legend.keys()
 
 
 def test_a_holder_has_the_colour_of_its_memory_in_the_map(page_of_conv):
