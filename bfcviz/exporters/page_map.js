@@ -63,41 +63,79 @@ function pieces(layout, region, address, size, each) {
   }
 }
 
-// The pixels of lines of cells; `found` has the colours that occur with the sums of their bytes, a line is `rows` rows.
+// Where the bytes of a cell change: lists of {colour, amount} by cell. A range of cells adds its bytes where it begins and
+// takes them away where it ends; running sums along each line then give what a cell has of each colour.
+class Changes {
+  constructor(cells) {
+    this.first = new Int32Array(cells); // the place of a cell's last change, plus one
+    this.region = new Float64Array(cells); // the change of the bytes of regions
+    this.count = 0;
+    this.room(1 << 16);
+  }
+
+  room(size) {
+    for (const [name, type] of [["next", Int32Array], ["colour", Uint8Array], ["amount", Float64Array]]) {
+      const made = new type(size);
+      if (this.count) made.set(this[name]);
+      this[name] = made;
+    }
+  }
+
+  // From `place` on, each cell of a line that begins at `base` has `sign` more; the cell of `place` has a part of it.
+  step(base, place, sign, colour) {
+    const cell = Math.floor(place);
+    const part = cell + 1 - place;
+    this.add(base + cell, sign * part, colour);
+    this.add(base + cell + 1, sign * (1 - part), colour);
+  }
+
+  add(cell, amount, colour) {
+    this.region[cell] += amount;
+    if (this.count === this.next.length) this.room(2 * this.count);
+    const at = this.count++;
+    this.next[at] = this.first[cell];
+    this.colour[at] = colour;
+    this.amount[at] = amount;
+    this.first[cell] = at + 1;
+  }
+}
+
+// The pixels of lines of cells; `colours` are [red, green, blue], that after the last is free; a line is `rows` rows.
 //
 // Two colours mixed can look like a third that means something else, such as free. So of neighbours that hold several,
 // each colour has its share (ordered dithering): of 4 by 4 cells, or of 16 lines where each stands for several rows.
 //
-// A pixel that holds any of what lights up has its colour. Where no range begins or ends (not `touched`), a cell has what
-// the one before has: of one colour it is the same pixel.
-function pixels_of(found, region, touched, free, { lines, across, rows }) {
+// A pixel that holds any of what lights up (`lit`) has its colour. Where no range begins or ends, a cell has what the one
+// before has: of one colour it is the same pixel.
+function pixels_of(changes, colours, lit, free, { lines, across, rows }) {
   const pixels = new Uint8ClampedArray(4 * lines * across);
   const cells = new Uint32Array(pixels.buffer);
-  const held = new Float64Array(found.length);
-  const lit = found.findIndex((each) => each.lit);
+  const held = new Float64Array(colours.length + 1);
+  const { first, next, colour: changed, amount, region } = changes;
   for (let line = 0; line < lines; line += 1) {
     const base = line * (across + 2);
     held.fill(0);
-    let [all, used, colours, lights, cell] = [0, 0, 0, false, line * across];
+    let [all, used, count, lights, cell] = [0, 0, 0, false, line * across];
     for (let column = 0; column < across; column += 1, cell += 1) {
-      if (touched[base + column]) {
-        used = colours = 0;
-        for (let each = 0; each < held.length; each += 1) {
-          held[each] += found[each].sums[base + column];
+      let at = first[base + column];
+      if (at) {
+        for (; at; at = next[at - 1]) held[changed[at - 1]] += amount[at - 1];
+        used = count = 0;
+        for (let each = 0; each < colours.length; each += 1) {
           if (held[each] <= ROUNDING) continue;
           used += held[each];
-          colours += 1;
+          count += 1;
         }
         all += region[base + column];
-        lights = lit >= 0 && held[lit] > ROUNDING;
-      } else if (column && (colours < 2 || lights)) {
+        lights = held[lit] > ROUNDING;
+      } else if (column && (count < 2 || lights)) {
         cells[cell] = cells[cell - 1];
         continue;
       }
       if (all < ROUNDING) continue;
-      const taken = lights ? 1 : used === 0 ? 0 : Math.min(Math.max(used / all, FAINTEST), 1);
+      const taken = lights ? 1 : count === 0 ? 0 : Math.min(Math.max(used / all, FAINTEST), 1);
       const shown = lights ? lit : choose(held, used, line, rows > 1 ? line >> 2 : column);
-      const colour = taken === 0 ? free : found[shown].rgb;
+      const colour = taken === 0 ? free : colours[shown];
       const to = 4 * cell;
       for (let part = 0; part < 3; part += 1) pixels[to + part] = colour[part] * taken + free[part] * (1 - taken);
       pixels[to + 3] = 255 * Math.min(rows > 1 ? all * rows : all, 1);
@@ -111,7 +149,7 @@ function choose(held, used, line, column) {
   const turn = (across & 1) * 8 + (line & 1) * 4 + (across & 2) + ((line & 2) >> 1);
   let wanted = (used * (turn + 0.5)) / 16;
   let chosen = 0;
-  for (let each = 0; each < held.length; each += 1) {
+  for (let each = 0; each < held.length - 1; each += 1) {
     if (held[each] <= ROUNDING) continue;
     chosen = each;
     wanted -= held[each];
@@ -165,63 +203,49 @@ export class MapCanvas {
     for (const outline of look.outlines) this.draw_outline(context, layout, outline);
   }
 
-  // The pixels of cells: a line of cells a row, or several rows in one where there are more rows than pixels.
-  //
-  // A range of cells adds its bytes where it begins and takes them away where it ends; running sums along each line then
-  // give what a cell has of each colour. So a chunk costs the same however wide it is.
+  // The pixels of cells: a line of cells a row, or several rows in one where there are more rows than pixels. A chunk costs
+  // the same however wide it is, and next to nothing outside of the view.
   cells(layout, view, look, { first, stop, wide, high }) {
     // No more than whole pixels, else one line in a few hundred would not be drawn.
     const room = Math.floor(((stop - first) * high) / (view.bottom - view.top));
     const lines = Math.min(stop - first, Math.max(room, 1));
     const across = Math.min(wide, Math.ceil(MOST_CELLS / lines));
-    const count = lines * (across + 2); // two more: where ranges end
     const fills = look.fills.map(rgb);
     const paper = rgb(look.theme.paper);
     const colours = [...fills, ...fills.map((fill) => mixed(fill, paper, FADE)), rgb(look.theme.waste), rgb(look.theme.search)];
-    const [waste, lit] = [colours.length - 2, colours.length - 1];
+    const [waste, lit, none] = [colours.length - 2, colours.length - 1, colours.length];
     // In rows too low to outline all that a search finds, it lights up.
     const is_found = high / (view.bottom - view.top) < LEAST_GAPS ? look.is_found : null;
-    const sums = colours.map(() => null); // of colours that occur
-    const region = new Float64Array(count);
-    const touched = new Uint8Array(count);
+    const changes = new Changes(lines * (across + 2)); // two more: where ranges end
     const scale = across / (view.right - view.left);
     const { state, address, size, requested, region: slots } = this.heap.chunks;
     const { class_of, is_faded } = look;
-    const add = (at, amount, used) => {
-      region[at] += amount;
-      touched[at] = 1;
-      if (used !== null) used[at] += amount;
-    };
-    // From `place` on, each cell has `sign` more; the cell that `place` is in has a part of it.
-    const step = (base, place, sign, used) => {
-      const cell = Math.floor(place);
-      const part = cell + 1 - place;
-      add(base + cell, sign * part, used);
-      add(base + cell + 1, sign * (1 - part), used);
-    };
     const cover = (line, left, right, colour) => {
       const begin = Math.max((left - view.left) * scale, 0);
       const end = Math.min((right - view.left) * scale, across);
       if (end <= begin) return;
-      const used = colour === null ? null : (sums[colour] ??= new Float64Array(count));
-      step(line * (across + 2), begin, 1, used);
-      step(line * (across + 2), end, -1, used);
+      changes.step(line * (across + 2), begin, 1, colour);
+      changes.step(line * (across + 2), end, -1, colour);
     };
-    const { width } = layout;
+    const { width, by_slot } = layout;
+    let [slot, place] = [-1, null];
     for (let chunk = 0; chunk < state.length; chunk += 1) {
       if (state[chunk] === NOTHING) continue;
-      const place = layout.by_slot.get(slots[chunk]);
+      if (slots[chunk] !== slot) place = by_slot.get((slot = slots[chunk]));
       const begin = address[chunk] - place.address;
       const end = begin + size[chunk];
+      const top = Math.floor(begin / width);
+      if (place.first + top >= stop) continue;
+      const below = Math.ceil(end / width);
+      if (place.first + below <= first) continue;
+      if (below === top + 1 && (begin - top * width >= view.right || end - top * width <= view.left)) continue;
       const in_use = state[chunk] === IN_USE;
       const faded = in_use && is_faded !== null && is_faded(chunk);
       const lights = in_use && is_found !== null && is_found(chunk);
-      const colour = lights ? lit : in_use ? class_of(chunk) + (faded ? fills.length : 0) : null;
+      const colour = lights ? lit : in_use ? class_of(chunk) + (faded ? fills.length : 0) : none;
       const asked = in_use && look.waste && !faded && !lights ? begin + requested[chunk] : end;
-      for (let row = Math.floor(begin / width); row * width < end; row += 1) {
-        const shown = place.first + row;
-        if (shown < first || shown >= stop) continue;
-        const line = Math.floor(((shown - first) * lines) / (stop - first));
+      for (let row = Math.max(top, first - place.first); row < Math.min(below, stop - place.first); row += 1) {
+        const line = Math.floor(((place.first + row - first) * lines) / (stop - first));
         const base = row * width;
         const right = Math.min(end - base, width);
         const middle = Math.min(Math.max(asked - base, 0), right);
@@ -229,9 +253,8 @@ export class MapCanvas {
         if (middle < right) cover(line, Math.max(begin - base, middle), right, waste);
       }
     }
-    const found = colours.flatMap((rgb, at) => (sums[at] === null ? [] : [{ rgb, sums: sums[at], lit: at === lit }]));
     const size_of = { lines, across, rows: (stop - first) / lines };
-    return { pixels: pixels_of(found, region, touched, rgb(look.theme.free), size_of), lines, across };
+    return { pixels: pixels_of(changes, colours, lit, rgb(look.theme.free), size_of), lines, across };
   }
 
   draw_lines(context, { pixels, lines, across }, view, { first, stop, wide, high }) {
