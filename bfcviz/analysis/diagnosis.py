@@ -507,7 +507,7 @@ class Diagnosis(Answer):
     def tables(self) -> Sequence[AnswerTable]:
         """The sizes, who held them, and what is in the way of the request."""
         pins = [
-            (_pin_name(pin), format_bytes(pin.size), f"{pin.address:#x}")
+            (_pin_name(pin) or "no name", format_bytes(pin.size), f"{pin.address:#x}")
             for run in self.useful_runs[:1]
             for pin in sorted(run.pins, key=_largest_pin_first)
         ]

@@ -4,16 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from textwrap import wrap
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bfcviz.analysis.account import Account, DeviceAccount, account_of, figures_of_facts
 from bfcviz.analysis.short_names import cut
 from bfcviz.analysis.stated_advice import StatedAdvice, advise
 from bfcviz.analysis.stated_verdict import Judgement, StatedCause, judge, judge_soft
-from bfcviz.answers import Answer
+from bfcviz.answers import Answer, data_frame
 from bfcviz.formats.message_tables import HOST, counts
 from bfcviz.formats.messages import StatedFailure
 from bfcviz.units import counted, format_bytes, listed
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _WIDTH: Final = 110  # characters of a line in a notebook
 _COUNTS: Final = {
@@ -277,6 +280,13 @@ class StatedAnswer(Answer):
         if self.soft:
             answer["no_failures"] = [each.to_json() for each in self.soft]
         return answer | ({"failures_left_out": self.left_out} if self.left_out else {})
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """One row a failure, or else a refusal that is none: its line, framework and verdict, then the numbers told."""
+        told = [each.to_json() for each in self.failures or self.soft]
+        facts = dict.fromkeys(name for each in told for name in each["facts"])
+        columns = {name: [each[name] for each in told] for name in ("line", "framework", "verdict", "sentence")}
+        return data_frame(columns | {name: [each["facts"].get(name) for each in told] for name in facts})
 
     @property
     def unwrapped(self) -> list[str]:

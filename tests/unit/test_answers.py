@@ -90,6 +90,12 @@ def test_a_trace_is_drawn_as_its_region_map(name):
     assert figure.table.num_rows > 0
 
 
+def test_failures_that_a_text_states_as_a_data_frame():
+    (row,) = made("why of a text").to_pandas().to_dict("records")
+    assert row["verdict"] == made("why of a text").to_json()["failures"][0]["verdict"]
+    assert row["requested"] == 2 << 30
+
+
 @pytest.mark.parametrize("name", ["why", "why of a question", "compare", "replay"])
 def test_numbers_of_an_answer_as_a_data_frame(name):
     answer, frame = made(name), made(name).to_pandas()
