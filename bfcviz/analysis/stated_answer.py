@@ -285,7 +285,9 @@ class StatedAnswer(Answer):
         """One row a failure, or else a refusal that is none: its line, framework and verdict, then the numbers told."""
         told = [each.to_json() for each in self.failures or self.soft]
         facts = dict.fromkeys(name for each in told for name in each["facts"])
-        columns = {name: [each[name] for each in told] for name in ("line", "framework", "verdict", "sentence")}
+        columns = {
+            name: [each[name] for each in told] for name in ("line", "framework", "verdict", "sentence")
+        }
         return data_frame(columns | {name: [each["facts"].get(name) for each in told] for name in facts})
 
     @property
