@@ -520,6 +520,7 @@ class Page extends HeapView {
     const { plotly, ids } = this;
     const copy = (name) => structuredClone(this.figures[name]);
     const draw = async (name, { data, layout }, config) => {
+      ids[name].style.height = `${layout.height}px`; // else a figure drawn again has no height once the window changes its size
       await plotly.react(ids[name], data, layout, { ...CONFIG, ...config });
     };
     const map = copy("map");
@@ -1058,7 +1059,10 @@ class Page extends HeapView {
       this.holder = null;
       this.draw_all();
     });
-    on("theme", "click", () => this.change_theme());
+    on("theme", "click", () => this.show_theme(this.theme_name === "dark" ? "light" : "dark"));
+    addEventListener("beforeprint", () => this.print(true));
+    addEventListener("afterprint", () => this.print(false));
+    matchMedia("print").addEventListener("change", ({ matches }) => this.print(matches));
     on("search", "input", () => {
       this.search = search_of(ids.search.value, data);
       this.draw_hits();
@@ -1199,11 +1203,18 @@ class Page extends HeapView {
     moves[event.key]();
   }
 
-  async change_theme() {
-    this.theme_name = this.theme_name === "dark" ? "light" : "dark";
-    document.documentElement.dataset.theme = this.theme_name;
+  async show_theme(name) {
+    this.theme_name = document.documentElement.dataset.theme = name;
     await this.draw_figures();
     this.draw_all();
+  }
+
+  // Paper is light. All promises of this are kept at once: the figures are drawn before the browser prints.
+  print(is_paper) {
+    if (is_paper === Boolean(this.screen_theme)) return;
+    const name = is_paper ? "light" : this.screen_theme;
+    this.screen_theme = is_paper ? this.theme_name : null;
+    if (name !== this.theme_name) this.show_theme(name);
   }
 }
 

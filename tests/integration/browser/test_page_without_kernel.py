@@ -188,7 +188,17 @@ def test_a_reader_steps_searches_and_asks_on_the_page(file, opened, tmp_path):
     assert page.inner_text("#pane").find(hex(chosen)) > 0
     page.select_option("#colour", "size")
     page.click("#theme")
+    picture = page.locator("#stats .main-svg").first
+    wide, high = picture.get_attribute("width"), page.locator("#stats").bounding_box()["height"]
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.emulate_media(media="print")
+    page.wait_for_selector(":root[data-theme=light]")
+    page.set_viewport_size({"width": 760, "height": 1000})
+    page.wait_for_selector(f"#stats .main-svg:not([width='{wide}'])")
+    assert page.locator("#stats").bounding_box()["height"] == high
+    page.emulate_media(media="screen")
+    page.set_viewport_size({"width": 1400, "height": 1000})
+    page.wait_for_selector(":root[data-theme=dark]")
 
 
 def test_the_keys_choose_a_chunk_where_the_map_has_the_focus_and_step_elsewhere(file, opened, tmp_path):
