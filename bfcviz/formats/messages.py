@@ -193,6 +193,9 @@ def messages_of(table: str) -> tuple[Message, ...]:
     ```
 
     `host` marks each text of the entry as one on system memory; `like` takes the rest from an entry above.
+
+    Raises:
+        ValueError: a line of an entry is of no kind above.
     """
     found: dict[str, Message] = {}
     for entry in re.split(r"\n(?=\S)", table.strip()):
@@ -218,6 +221,9 @@ _OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """An option without a value -> what it says."""
 
+_NUMBER: Final = re.compile(r"([a-z_]+)(?:\[([KMGT])\])?:")
+"""What a line of a number begins with: its name, its unit and a colon."""
+
 _QUOTED: Final = re.compile(r"\"([^\"]*)\"|'([^']*)'")
 
 
@@ -238,7 +244,9 @@ def _take_line_of_entry(fields: dict[str, Any], line: str) -> None:
         case "device" | "rank":
             fields[kind] = texts
         case _:
-            name, _, unit = kind.removesuffix(":").removesuffix("]").partition("[")
+            if not (number := _NUMBER.fullmatch(kind)) or not texts:
+                raise ValueError(f"{fields['name']}: a line of the table is of no known kind: {line}")
+            name, unit = number.groups(default="")
             fields["numbers"] = (*fields.get("numbers", ()), Number(name, words, texts, unit))
 
 

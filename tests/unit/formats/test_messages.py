@@ -8,7 +8,7 @@ from shared import ROOT
 from bfcviz.analysis.stated_advice import advise
 from bfcviz.analysis.stated_verdict import StatedCause, judge, judge_soft
 from bfcviz.formats.message_tables import ENTRIES, TABLES, counts, page
-from bfcviz.formats.messages import Role, StatedFailure, template
+from bfcviz.formats.messages import Role, StatedFailure, messages_of, template
 from bfcviz.importers.messages import stated_size
 
 GIB = 1 << 30
@@ -75,3 +75,19 @@ def test_the_page_is_in_the_guide_and_names_every_number():
         for number in entry.numbers:
             assert f"`{number.name}`" in text
     assert not re.search(r"\{\w+\}", text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'mrk host <- "host memory"',
+        'devices <- "on {number}"',
+        'requested bytes <- "asked {size}"',
+        'requested[B]: bytes <- "asked {size}"',
+        "requested: bytes",
+    ],
+)
+def test_a_line_of_no_known_kind_in_a_table_is_an_error(line):
+    table = f"a-pool | A\n    = It is full.\n    in a.cc\n    > A is full\n    {line}\n"
+    with pytest.raises(ValueError, match="a-pool: a line of the table is of no known kind"):
+        messages_of(table)
