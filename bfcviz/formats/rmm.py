@@ -213,7 +213,7 @@ rmm-pool | RMM | behind=80
     = The pool could not grow: its maximum is reached, or its upstream refused. Old versions say no more.
     in rmm/mr/pool_memory_resource.hpp (since 25.10 cpp/src/mr/detail/pool_memory_resource_impl.cpp)
     > Maximum pool size exceeded
-    > maximum pool size exceeded
+    > FAILURE maximum pool size exceeded
     requested: bytes of the request <- "exceeded (failed to allocate {size}"
         "current/max/try size = {skip}, {skip}, {size}" "[Upstream {number}B]"
     reserved: what the pool holds <- "current/max/try size = {size}"

@@ -331,3 +331,14 @@ def test_a_plain_log_is_searched_for_few_messages():
     text = "\n".join([*lines, "CUDA out of memory. Tried to allocate 2.00 GiB.", *lines[:10]])
     assert len(messages._BEGINNING_SEARCH.possible(text.lower())) < len(messages._BEGINNINGS) // 20
     assert [text.count("\n", 0, start) for start, *_ in told(text)[0]] == [len(lines)]
+
+
+@pytest.mark.parametrize(
+    ("text", "failures"),
+    [
+        ("[RMM] [error] [A][Stream 0x3][Upstream 4096B][FAILURE maximum pool size exceeded]", 1),
+        ("9 tests passed; maximum pool size exceeded is what test_limit expects", 0),
+    ],
+)
+def test_words_of_rmm_in_a_sentence_are_no_failure(text, failures):
+    assert len(read_messages([text.encode()])[0]) == failures
