@@ -1519,9 +1519,14 @@ def _program_call_verdict(found: StatedFailure) -> Judgement:
     if found.fact("requested") is not None:
         return _stated_free_verdict(found)
     said = next((text for mark, text in _PROGRAM_CALLS.items() if mark in found.marks), "")
+    free = found.fact("device_free")
+    missing = (
+        "How much was asked, and how much was free,"
+        if free is None
+        else f"{_size(free)} were free; how much was asked"
+    )
     return _undecided(
-        f"{said or f'{_who(found)} was refused memory of the device.'} How much was asked, and how much was free, "
-        "is not in the text."
+        f"{said or f'{_who(found)} was refused memory of the device.'} {missing} is not in the text."
     )
 
 

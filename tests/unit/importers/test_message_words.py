@@ -342,3 +342,14 @@ def test_a_plain_log_is_searched_for_few_messages():
 )
 def test_words_of_rmm_in_a_sentence_are_no_failure(text, failures):
     assert len(read_messages([text.encode()])[0]) == failures
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        (" in run", "How much was asked, and how much was free, is not in the text."),
+        (" (7 GiB free)", "7.00 GiB were free; how much was asked is not in the text."),
+    ],
+)
+def test_a_free_part_that_the_text_states_is_not_said_to_be_missing(rest, said):
+    assert said in " ".join(str(read(f"ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY{rest}")).split())
