@@ -207,6 +207,8 @@ _LEAST_SHADE: Final = 0.02
 
 _HEIR: Final = 0.9  # of a holder's bytes: a child with more has the shades
 _SAME_HUE: Final = 0.25  # how much two shades of one hue look the same
+_GREEN: Final = 4  # the hue of free memory: the last that a holder gets
+_LIKE_FREE: Final = _GREEN * SHADES + 1  # its lighter shade looks like free memory: no holder has it
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,8 +316,15 @@ class HolderChooser:
         related = {self.nodes[each] for each in self.tree.above(node) if each in self.nodes}
         used = Counter(number // SHADES for number in self.nodes.values())
         return min(
-            range(OTHER),
-            key=lambda each: (cost[each], each % SHADES > 0, each not in related, used[each // SHADES], each),
+            (each for each in range(OTHER) if each != _LIKE_FREE),
+            key=lambda each: (
+                cost[each],
+                each % SHADES > 0,
+                each not in related,
+                used[each // SHADES],
+                each // SHADES == _GREEN,
+                each,
+            ),
         )
 
     def _shade(self, node: int) -> None:
@@ -329,7 +338,7 @@ class HolderChooser:
                 break
             node = below[0]
         taken = {each % SHADES for each in self.nodes.values() if each // SHADES == number // SHADES}
-        left = [shade for shade in range(1, SHADES) if shade not in taken]
+        left = [each for each in range(1, SHADES) if each not in taken and number + each != _LIKE_FREE]
         for child, shade in zip(below, left, strict=False):
             self.nodes[child] = number + shade
 
