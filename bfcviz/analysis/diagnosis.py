@@ -679,7 +679,9 @@ def failure_headline(found: Diagnosis) -> str:
     reason = _WORDS[found.verdict].reason(found)
     if found.growing is not None:
         grows = path_end(found.growing.names[0], LONGEST_IN_HEADLINE)
-        reason += ", which grows every step" if reason.endswith(grows) else f"; {grows} grows every step"
+        reason += (
+            ", which grows every step" if reason.endswith(f" {grows}") else f"; {grows} grows every step"
+        )
     return f"{needed}{_failure_headline_numbers(found)}: {reason}"
 
 

@@ -146,6 +146,19 @@ def test_what_grows_with_every_step_comes_first_and_what_is_replaced_does_not(le
     }
 
 
+def test_the_headline_does_not_take_the_end_of_a_name_for_what_grows():
+    heap = new_heap(16 * MIB)
+    heap.allocate(8 * MIB, label="cache")
+    for _ in range(24):
+        batch = heap.allocate(MIB, label="batch")
+        heap.allocate(MIB // 8, label="e")
+        heap.free(batch)
+    assert heap.try_allocate(13 * MIB, label="batch") is None
+    trace = trace_of(heap)
+    headline = failure_headline(diagnose(trace, len(trace) - 1))
+    assert headline.endswith("held by cache; e grows every step")
+
+
 def test_of_many_failures_of_a_heap_the_first_is_tried():
     heap = new_heap(20 * MIB, allow_growth=True)
     held = [heap.allocate(int(size * MIB)) for size in (1.5, 3, 6)]
