@@ -251,16 +251,19 @@ def growth_changes(
 
 def _comparable_steps(a: AlignedSide, b: AlignedSide, mark: str | None) -> list[EqualSteps]:
     """The steps of each recording whose growth is compared."""
-    marked, repeated = [], []
+    marked = []
     for side in (a, b):
         with side.reading():
             marked.append(equal_steps(side.trace, side.facts.pool, mark))
-            if mark is None and marked[-1].reason and not marked[-1].name:
-                repeated.append(repeated_steps(side.trace, side.facts.pool))
-    cut = {each.allocation for each in repeated if not each.reason}
-    return (
-        repeated if len(repeated) == 2 and len(cut) == 1 and not any(r.reason for r in repeated) else marked
-    )
+    if mark is not None or not all(each.unmarked for each in marked):
+        return marked
+    repeated = []
+    for side in (a, b):
+        with side.reading():
+            repeated.append(repeated_steps(side.trace, side.facts.pool))
+    one, other = repeated
+    is_same = one.allocation == other.allocation and not one.reason and not other.reason
+    return repeated if is_same else marked
 
 
 def _growth_rate_verdict(a: float | None, b: float | None) -> GrowthVerdict:

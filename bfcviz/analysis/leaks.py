@@ -357,7 +357,7 @@ def _marked_or_repeated_steps(
 ) -> EqualSteps:
     """The steps between marks, or else those that repeat."""
     marked = equal_steps(trace, pool, mark, warm_up)
-    if not marked.reason or marked.name or mark is not None:
+    if not marked.unmarked or mark is not None:
         return marked
     repeated = repeated_steps(trace, pool, warm_up)
     return replace(marked, reason=f"{marked.reason}; {repeated.reason}") if repeated.reason else repeated

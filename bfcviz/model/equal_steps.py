@@ -82,6 +82,11 @@ class EqualSteps:
     reason: str = ""
     allocation: str = ""
 
+    @property
+    def unmarked(self) -> bool:
+        """Whether there is nothing to compare because no mark separates the steps."""
+        return bool(self.reason) and not self.name
+
 
 def equal_steps(
     trace: Trace, pool: int = 0, name: str | None = None, warm_up: int | None = None
