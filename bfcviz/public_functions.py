@@ -24,6 +24,7 @@ from bfcviz.analysis.fit import would_fit
 from bfcviz.analysis.growths import Growths
 from bfcviz.analysis.leaks import Leaks
 from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_of_text, rank_set
+from bfcviz.analysis.short_names import cut
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.what_grew import WhatGrew, moments_between
 from bfcviz.analysis.why import diagnose
@@ -151,7 +152,7 @@ def lead_without_failure(trace: Trace, found: Growths) -> tuple[str, ...]:
     grown = leak_search.growth_until(Model(trace, found.pool), len(trace))
     if grown is None:
         return growths_lead(trace, found)
-    return (*growths_lead(trace, found), f"  {grown.names[0]} grows: {leak_search.growing_text(grown)}.")
+    return (*growths_lead(trace, found), f"  {cut(grown.names[0])} grows: {leak_search.growing_text(grown)}.")
 
 
 def replayed_saving(trace: Trace, found: Growths) -> str:

@@ -152,7 +152,7 @@ _INSTEAD: Final = {
     "growths": "why FILE",
     "draw": "export FILE --figure NAME --out PATH",
     "plot": "export FILE --figure NAME --out PATH",
-    "save": "convert FILE",
+    "save": "convert FILE -o OUT",
     "open": "view FILE",
     "inspect": "view FILE",
     "dashboard": "view FILE",
