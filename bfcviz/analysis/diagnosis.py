@@ -505,7 +505,7 @@ class Diagnosis(Answer):
 
     @property
     def tables(self) -> Sequence[AnswerTable]:
-        """The sizes, who held them, and what is in the way of the request."""
+        """What grows with every step, the sizes, who held them, and what is in the way of the request."""
         pins = [
             (_pin_name(pin) or "no name", format_bytes(pin.size), f"{pin.address:#x}")
             for run in self.useful_runs[:1]
@@ -514,6 +514,7 @@ class Diagnosis(Answer):
         sizes = AnswerTable(("memory", ""), _diagnosed_size_rows(self))
         held = [(each.name, format_bytes(each.bytes), f"{each.chunks:,}") for each in self.held_by]
         return [
+            *([] if self.growing is None else [self.growing.table]),
             sizes,
             *([AnswerTable(("held by", "bytes", "chunks"), held)] if held else []),
             *([AnswerTable(("in the way of the best place", "bytes", "address"), pins)] if pins else []),

@@ -72,6 +72,15 @@ class Growth:
         """What the holders that grew every time gained."""
         return int(self.rows["bytes"][: self.growing].sum())
 
+    @property
+    def table(self) -> AnswerTable:
+        """The holders that grew every time, with what each gains a step."""
+        rows = [
+            (self.names[row], signed_bytes(self.a_step(row)[1]), f"{self.a_step(row)[0]:+,.1f}")
+            for row in range(min(self.growing, _MOST_IN_TABLE))
+        ]
+        return AnswerTable(("grows every step", "bytes", "chunks"), rows)
+
     def a_step(self, row: int) -> tuple[float, float]:
         """Chunks and bytes that a holder gains each step."""
         steps = self.intervals * self.steps.every
@@ -269,13 +278,8 @@ class Leaks(Answer):
             )
             for row, each in enumerate(self.rows[:_MOST_IN_TABLE])
         ]
-        grown = self.growth
-        every = [
-            (grown.names[row], signed_bytes(grown.a_step(row)[1]), f"{grown.a_step(row)[0]:+,.1f}")
-            for row in range(min(grown.growing, _MOST_IN_TABLE))
-        ]
         found = [AnswerTable(("not freed", "bytes", "chunks", "age of the oldest"), never)] if never else []
-        return [*found, *([AnswerTable(("grows every step", "bytes", "chunks"), every)] if every else [])]
+        return [*found, *([self.growth.table] if self.growth.growing else [])]
 
     @property
     def bytes(self) -> int:

@@ -137,6 +137,7 @@ def test_what_grows_with_every_step_comes_first_and_what_is_replaced_does_not(le
     if leaks:
         assert found[0].kind == "growing_holder"
         assert "cache" in found[0].text
+        assert failed.tables[0].rows == [("cache", "+256.0 KiB", "+1.0")]
         assert found[0].numbers["bytes_a_step"] == MIB // 4
         assert found[0].numbers["bytes"] == (found[0].numbers["steps"] - 1) * (MIB // 4)
     else:
