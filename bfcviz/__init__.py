@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from bfcviz.allocator.sub_allocators import SimulatedSubAllocator as SimulatedSubAllocator
     from bfcviz.dashboard import Inspector as Inspector
     from bfcviz.dashboard import LiveDashboard as LiveDashboard
-    from bfcviz.dashboard.live import follow as follow
+    from bfcviz.dashboard.live_dashboard import follow as follow
     from bfcviz.devices.physical import simulate_gpus as simulate_gpus
     from bfcviz.errors import BfcvizError as BfcvizError
     from bfcviz.errors import OutOfMemory as OutOfMemory
-    from bfcviz.events.labels import Labels as Labels
+    from bfcviz.events.label_table import Labels as Labels
     from bfcviz.events.log import EventLog as EventLog
     from bfcviz.events.origin import Pool as Pool
     from bfcviz.events.storage.recording import Recording as Recording
@@ -82,7 +82,7 @@ _HOMES = {
     "EventLog": ("bfcviz.events.log", "EventLog"),
     "HostSubAllocator": ("bfcviz.allocator.sub_allocators", "HostSubAllocator"),
     "Inspector": ("bfcviz.dashboard", "Inspector"),
-    "Labels": ("bfcviz.events.labels", "Labels"),
+    "Labels": ("bfcviz.events.label_table", "Labels"),
     "LiveDashboard": ("bfcviz.dashboard", "LiveDashboard"),
     "Model": ("bfcviz.model", "Model"),
     "OutOfMemory": ("bfcviz.errors", "OutOfMemory"),
@@ -102,7 +102,7 @@ _HOMES = {
     "explain": ("bfcviz.public_functions", "explain"),
     "export": ("bfcviz.public_functions", "export"),
     "flight_recorder": ("bfcviz.watching.flight_recorder", "flight_recorder"),
-    "follow": ("bfcviz.dashboard.live", "follow"),
+    "follow": ("bfcviz.dashboard.live_dashboard", "follow"),
     "follow_search": ("bfcviz.watching.background", "follow_search"),
     "follow_sweep": ("bfcviz.watching.background", "follow_sweep"),
     "follow_workers": ("bfcviz.watching.dashboards", "follow_workers"),

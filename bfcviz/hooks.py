@@ -34,7 +34,7 @@ from bfcviz.live import labels
 from bfcviz.live.recorded_process import name_of_process, rank_of_process
 from bfcviz.terminal import say
 from bfcviz.watching.flight_recorder import FlightRecorder, flight_recorder
-from bfcviz.watching.reports import Report
+from bfcviz.watching.watch_reports import Report
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from bfcviz.whatif.comparison import (
     verdict_text,
 )
 from bfcviz.whatif.outcome import FirstDifference, Outcome
-from bfcviz.whatif.policy_serving import Policy
+from bfcviz.whatif.policy import Policy
 from bfcviz.whatif.policy_table import OwnRules, is_compared, on_device, replay_limit, usual_policies
 from bfcviz.whatif.requests import RequestStream, stream_of
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyarrow import Table
 
     from bfcviz.figures import Picture
-    from bfcviz.figures.policy_comparison import DrawnJob, DrawnPolicy
+    from bfcviz.figures.compared_policies import DrawnJob, DrawnPolicy
     from bfcviz.figures.theme import ThemeName
 
 
@@ -78,14 +78,14 @@ class PolicyComparison:
     def figure(self, theme: "ThemeName" = "light") -> "Picture":
         """Peak pool and fragmentation of each policy, and its bytes over the job."""
         from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
-        from bfcviz.figures.policy_comparison import comparison_figure  # noqa: PLC0415
+        from bfcviz.figures.compared_policies import comparison_figure  # noqa: PLC0415
 
         return comparison_figure(*self._data(), self.table, Look(theme=theme))
 
     def curves(self, theme: "ThemeName" = "light") -> "Picture":
         """Bytes over the job under each policy; its table has the points."""
         from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
-        from bfcviz.figures.policy_comparison import curves_figure  # noqa: PLC0415
+        from bfcviz.figures.compared_policies import curves_figure  # noqa: PLC0415
 
         return curves_figure(*self._data(), Look(theme=theme))
 
@@ -103,7 +103,7 @@ class PolicyComparison:
             InvalidRequest: none of the policies has a heap, or there is no such request.
         """
         from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
-        from bfcviz.figures.policy_comparison import PolicyHeap, policy_maps_figure  # noqa: PLC0415
+        from bfcviz.figures.compared_policies import PolicyHeap, policy_maps_figure  # noqa: PLC0415
 
         results = [result for result in self.comparison.results if names is None or result.name in names]
         recorded = {result.name: result.recorded for result in results}
@@ -130,7 +130,7 @@ class PolicyComparison:
 
     def _data(self) -> "tuple[DrawnJob, list[DrawnPolicy]]":
         """The job and the policies as the figures take them."""
-        from bfcviz.figures.policy_comparison import DrawnJob  # noqa: PLC0415  needs plotly
+        from bfcviz.figures.compared_policies import DrawnJob  # noqa: PLC0415  needs plotly
 
         stream, comparison = self.comparison.stream, self.comparison
         live = int(stream.live_bytes.max(initial=0))
@@ -193,7 +193,7 @@ def compare_policies(  # noqa: PLR0913  the question, and what is assumed
 
 
 def _compared_policy(result: PolicyResult, comparison: Comparison) -> "DrawnPolicy":
-    from bfcviz.figures.policy_comparison import DrawnPolicy  # noqa: PLC0415  needs plotly
+    from bfcviz.figures.compared_policies import DrawnPolicy  # noqa: PLC0415  needs plotly
 
     outcome, role = result.outcome, result.role
     if not result.is_allocator:  # no policy like the others

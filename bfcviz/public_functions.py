@@ -13,21 +13,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bfcviz.analysis import comparison, event_text
-from bfcviz.analysis import growths as growth_search
+from bfcviz.analysis import event_text, recording_comparison
 from bfcviz.analysis import leaks as leak_search
+from bfcviz.analysis import pool_growths as growth_search
 from bfcviz.analysis import what_grew as growth_between
 from bfcviz.analysis.account import Account, account_at, account_of, figures_of_facts
-from bfcviz.analysis.comparison import RecordingComparison, paired_heaps
 from bfcviz.analysis.diagnosis import Diagnosis, without_failure
-from bfcviz.analysis.fit import would_fit
-from bfcviz.analysis.growths import Growths
 from bfcviz.analysis.leaks import Leaks
+from bfcviz.analysis.pool_growths import Growths
 from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_of_text, rank_set
+from bfcviz.analysis.recording_comparison import RecordingComparison, paired_heaps
 from bfcviz.analysis.short_names import cut
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.what_grew import WhatGrew, moments_between
 from bfcviz.analysis.why import diagnose
+from bfcviz.analysis.would_fit import would_fit
 from bfcviz.errors import BfcvizError, FileError, NoMessage, TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import setting
@@ -40,7 +40,7 @@ from bfcviz.model import holders as holder_tree
 from bfcviz.model import navigation
 from bfcviz.model.grouping import grouping
 from bfcviz.model.holders import Holders
-from bfcviz.model.kinds import KindRules, use_rules
+from bfcviz.model.memory_kinds import KindRules, use_rules
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import NAMED_STEPS, failed_steps, failing_pool, opening
 from bfcviz.model.trace_from_source import trace_of
@@ -520,14 +520,14 @@ def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
     if pool is None:
         pool = paired_heaps(first, second)
     pools = pool if isinstance(pool, tuple) else (pool, pool)
-    found = comparison.compare_recordings(
+    found = recording_comparison.compare_recordings(
         (first, pools[0]), (second, pools[1]), by, align_by=align, mark=mark
     )
     return found.drawn_by(partial(_draw_compared_recordings, found))
 
 
 def _draw_compared_recordings(found: RecordingComparison, theme: Any = "light") -> "Picture":
-    from bfcviz.figures.recording_comparison import recordings_compared  # noqa: PLC0415  plotly
+    from bfcviz.figures.compared_recordings import recordings_compared  # noqa: PLC0415  plotly
 
     return recordings_compared(found, theme)
 

@@ -166,7 +166,7 @@ def _test_not_fitting_lines(mark: pytest.Mark, watched: "Watch") -> Iterator[str
 
 def _test_holder_lines(watched: "Watch", heap: str) -> Iterator[str]:
     """Who held the heap at its peak."""
-    from bfcviz.watching.reports import report  # noqa: PLC0415
+    from bfcviz.watching.watch_reports import report  # noqa: PLC0415
 
     for trace in watched.traces:
         if trace.origin.pools[0].name == heap:

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 from shared import ROOT
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream
 
 INSTANCES = "ABCDEFGHIJK"

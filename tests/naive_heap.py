@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bfcviz.events import origin
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Origin
 from bfcviz.events.schema import EVENT, Flag, Kind, bin_of
 

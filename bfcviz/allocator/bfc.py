@@ -45,7 +45,7 @@ from bfcviz.errors import (
     OutOfMemory,
     SubAllocatorError,
 )
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool
 from bfcviz.events.storage.recording import join_recorded_log
@@ -437,9 +437,9 @@ class BFCAllocator:
         """Entry points for C code."""
         return CFunctions(*c_api.functions(self.heap))
 
-    def hooks(self) -> object:
-        """A capsule of the C functions for a framework (hooks.h), valid while this lives; None uncompiled."""
-        return c_api.hooks(self.heap)
+    def heap_functions(self) -> object:
+        """A capsule of the C functions for a framework (heap_functions.h), valid while this lives; None uncompiled."""
+        return c_api.heap_functions(self.heap)
 
     # -- state --------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from bfcviz cimport native
 from bfcviz._heap cimport Heap, requested_at
-from bfcviz.allocator.hooks cimport Hooks, Totals, pack
+from bfcviz.allocator.heap_functions cimport HeapFunctions, Totals, pack
 from bfcviz.native cimport u32, u64
 
 # The context is a borrowed Heap: its allocator keeps it alive.
@@ -20,7 +20,7 @@ cdef inline void c_free(void *context, void *pointer) noexcept nogil:
     if pointer != NULL and (<Heap>context).free(<u64>pointer) != 0:
         count_rejected_free(<Heap>context)
 
-# For bfcviz.live (hooks.h).
+# For bfcviz.live (heap_functions.h).
 cdef inline void *c_serve(void *context, size_t num_bytes, u32 label) noexcept nogil:
     cdef u64 address = (<Heap>context).allocate(num_bytes, 1, 0, label, 0)
     return <void *>address if address >= 256 else NULL
@@ -44,8 +44,8 @@ cdef inline void c_totals(void *context, Totals *totals) noexcept nogil:
     totals.largest_free = (<Heap>context).space.largest_free()
     native.spin_unlock((<Heap>context).lock)
 
-cdef inline object hooks(Heap heap):
-    cdef Hooks made = Hooks(<void *>heap, c_serve, c_serve_if_it_fits, c_take_back, c_requested, c_totals)
+cdef inline object heap_functions(Heap heap):
+    cdef HeapFunctions made = HeapFunctions(<void *>heap, c_serve, c_serve_if_it_fits, c_take_back, c_requested, c_totals)
     return pack(&made)
 
 cdef inline tuple functions(Heap heap):

@@ -41,6 +41,6 @@ def count_rejected_free(heap: "Heap") -> None:
     native.spin_unlock(heap.lock)
 
 
-def hooks(_heap: "Heap") -> object:
+def heap_functions(_heap: "Heap") -> object:
     """None: uncompiled there are no C functions, so serving a framework is refused."""
     return None

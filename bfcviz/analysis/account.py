@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 from bfcviz.errors import MissingExtra
 from bfcviz.events.origin import RecordedFailure, facts_of, recorded_failures
 from bfcviz.events.trace import Trace
-from bfcviz.formats.messages import IMPOSSIBLE
+from bfcviz.formats.message_grammar import IMPOSSIBLE
 from bfcviz.model.model import Model
 from bfcviz.terminal import printable
 from bfcviz.units import GiB, KiB, MiB, format_bytes

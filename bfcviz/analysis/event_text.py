@@ -24,8 +24,8 @@ from bfcviz.analysis.diagnosis import failure_sentences, model_to_diagnose
 from bfcviz.analysis.heap_settings import Family, heap_settings_of
 from bfcviz.analysis.short_names import path_end, short_name
 from bfcviz.analysis.why import diagnose
-from bfcviz.events.labels import Labels
-from bfcviz.events.mark_values import mark_value, value_text
+from bfcviz.events.label_table import Labels
+from bfcviz.events.marks import mark_value, value_text
 from bfcviz.events.origin import holds_only_states, recorded_failures
 from bfcviz.events.schema import NUM_BINS, Events, Flag, Kind, bin_numbers, bin_of
 from bfcviz.events.schema import taken as picked

@@ -70,7 +70,7 @@ def dashboard(file: str, theme: str) -> Any:
     Raises:
         BfcvizError: nothing there can be shown.
     """
-    from bfcviz.dashboard.live import follow  # noqa: PLC0415  the server needs no widgets
+    from bfcviz.dashboard.live_dashboard import follow  # noqa: PLC0415  the server needs no widgets
     from bfcviz.watching.dashboards import follow_workers  # noqa: PLC0415
 
     path = Path(file)

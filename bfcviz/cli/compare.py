@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bfcviz.analysis.alignment import AlignedBy
-from bfcviz.analysis.comparison import comparison_json, comparison_lines, comparison_markdown
 from bfcviz.analysis.ranks import pair_lines, paired_ranks, pairs_json
+from bfcviz.analysis.recording_comparison import comparison_json, comparison_lines, comparison_markdown
 from bfcviz.cli.common import add_by, asked_ranks, writable
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
@@ -75,8 +75,8 @@ def run(arguments: argparse.Namespace) -> None:
     """
     files, out = [arguments.file, *arguments.more], arguments.output
     if out is not None:
+        from bfcviz.figures.compared_recordings import recordings_compared  # noqa: PLC0415
         from bfcviz.figures.export import FORMATS, export  # noqa: PLC0415  plotly, which texts do not need
-        from bfcviz.figures.recording_comparison import recordings_compared  # noqa: PLC0415
 
         same = [file for file in files if out.exists() and Path(file).exists() and out.samefile(file)]
         writable(out, same[0] if same else files[0], FORMATS, force=arguments.force)

@@ -9,7 +9,7 @@ from bfcviz.cli.common import add_by, asked_ranks, parse_step, pool_number, stat
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.holders import Holders, holder_lines, holders, require_chunks
-from bfcviz.model.kinds import use_kinds
+from bfcviz.model.memory_kinds import use_kinds
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import NAMED_STEPS, failing_pool
 from bfcviz.public_functions import what_grew

@@ -15,7 +15,7 @@ from bfcviz.terminal import say
 if TYPE_CHECKING:
     from bfcviz.analysis.ranks import RankSet
     from bfcviz.events.trace import Trace
-    from bfcviz.exporters.card import OpeningCard
+    from bfcviz.exporters.first_screen import OpeningCard
 
 _LOOPBACK = "127.0.0.1"
 
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> None:
     """
     need_voila_to_view("bfcviz view")
     if arguments.kinds is not None:
-        from bfcviz.model.kinds import kind_rules  # noqa: PLC0415  the server needs no traces
+        from bfcviz.model.memory_kinds import kind_rules  # noqa: PLC0415  the server needs no traces
 
         kind_rules(arguments.kinds)  # raises before the server starts
     arguments.file = _SEPARATOR.join(str(Path(word).absolute()) for word in (arguments.file, *arguments.more))
@@ -98,7 +98,7 @@ def serve_view(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -
     try:
         import secrets  # noqa: PLC0415  while the file is read
 
-        from bfcviz.cli.server import Address, is_loopback, page_scripts, serve  # noqa: PLC0415  an extra
+        from bfcviz.cli.page_server import Address, is_loopback, page_scripts, serve  # noqa: PLC0415  an extra
 
         page_scripts()  # begins while the file is read
         standby.check()
@@ -146,7 +146,7 @@ def prepare(file: str) -> "OpeningCard | None":
     trace = open_trace(file)
     if before is not None:
         _prepared[file] = before, trace
-    from bfcviz.exporters.card import opening_card  # noqa: PLC0415  the server needs no traces
+    from bfcviz.exporters.first_screen import opening_card  # noqa: PLC0415  the server needs no traces
 
     return opening_card(trace)
 
@@ -160,7 +160,7 @@ def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
         BfcvizError: the file cannot be read: it may have changed since it was checked.
     """
     from bfcviz.dashboard import Inspector  # noqa: PLC0415  the server needs no widgets
-    from bfcviz.model.kinds import use_kinds  # noqa: PLC0415
+    from bfcviz.model.memory_kinds import use_kinds  # noqa: PLC0415
     from bfcviz.model.navigation import opening  # noqa: PLC0415
 
     ranks = _prepared_ranks.pop(file, None) or _ranks_to_view(file)

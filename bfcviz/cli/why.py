@@ -12,11 +12,11 @@ from typing import Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_lines, without_failure
 from bfcviz.analysis.diagnosis_json import diagnosis_json
-from bfcviz.analysis.fit import would_fit
-from bfcviz.analysis.growths import Growths, growths, growths_json
+from bfcviz.analysis.pool_growths import Growths, growths, growths_json
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.why import all_failures, diagnose
+from bfcviz.analysis.would_fit import would_fit
 from bfcviz.cli.command import add_more_files
 from bfcviz.cli.common import asked_ranks, pool_number, status_of
 from bfcviz.errors import TraceError

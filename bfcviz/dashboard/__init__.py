@@ -15,6 +15,6 @@ with needed("a dashboard", "ipywidgets, anywidget, plotly and pyarrow", "widgets
 
 from bfcviz.dashboard.figure_widget import side_by_side
 from bfcviz.dashboard.inspector import Inspector
-from bfcviz.dashboard.live import LiveDashboard
+from bfcviz.dashboard.live_dashboard import LiveDashboard
 
 __all__ = ["Inspector", "LiveDashboard", "side_by_side"]

@@ -44,7 +44,7 @@ from bfcviz.dashboard.table import (
     thread_cell,
 )
 from bfcviz.errors import BfcvizError
-from bfcviz.events.labels import STACK_DETAILS
+from bfcviz.events.label_table import STACK_DETAILS
 from bfcviz.events.origin import holds_only_states, requested_bytes_known, thread_text
 from bfcviz.events.schema import Kind, bin_of
 from bfcviz.events.trace import Trace

@@ -8,8 +8,8 @@ import ipywidgets as widgets
 import numpy as np
 
 from bfcviz.analysis.diagnosis import verdict_sentence
-from bfcviz.analysis.fit import Fit, FitBlockers, fit_of, fit_sentence, in_the_way
-from bfcviz.events.labels import Labels
+from bfcviz.analysis.would_fit import Fit, FitBlockers, fit_of, fit_sentence, in_the_way
+from bfcviz.events.label_table import Labels
 from bfcviz.figures.text import harmless
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model

@@ -15,7 +15,7 @@ from bfcviz.analysis.what_grew import WhatGrew
 from bfcviz.analysis.why import diagnose
 from bfcviz.events.origin import Origin, Status, facts_of, holds_only_states, recorded_failures
 from bfcviz.events.trace import Trace
-from bfcviz.exporters.card import SIZE_BAR_STYLE, SizeBar, size_bars
+from bfcviz.exporters.first_screen import SIZE_BAR_STYLE, SizeBar, size_bars
 from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import following
 from bfcviz.figures.view_options import Look

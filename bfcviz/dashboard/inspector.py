@@ -40,7 +40,7 @@ from bfcviz.dashboard.panels_and_zoom import PanelData, brushed, whole, zoomed
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, check_history
-from bfcviz.exporters.card import opening_card
+from bfcviz.exporters.first_screen import opening_card
 from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.export import code_for, code_for_inspector
 from bfcviz.figures.panel import Panel, Picture

@@ -11,7 +11,7 @@ import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.fit import blocker_name
+from bfcviz.analysis.would_fit import blocker_name
 from bfcviz.errors import BfcvizError
 from bfcviz.figures.map_rows import Pieces, Rows, rows_of
 from bfcviz.figures.text import harmless

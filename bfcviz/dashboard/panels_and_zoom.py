@@ -12,7 +12,7 @@ from bfcviz.figures.colouring import Colouring
 from bfcviz.figures.panel import Panel, panel_at_step
 from bfcviz.figures.raster_image import LiveMap
 from bfcviz.figures.region_map import image_panel, map_panel
-from bfcviz.figures.timelines import StepAxis
+from bfcviz.figures.timeline_parts import StepAxis
 from bfcviz.figures.view import VIEWS, HeapData, View, view_of
 from bfcviz.figures.view_options import Look, MapWindow, Selected, Span
 from bfcviz.model import Model

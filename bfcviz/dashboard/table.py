@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import ipywidgets as widgets
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import thread_text
 from bfcviz.events.trace import Trace
 from bfcviz.figures.text import harmless

@@ -21,7 +21,7 @@ from bfcviz.allocator.sub_allocators import HostSubAllocator, SubAllocator
 from bfcviz.devices.physical import PhysicalDevice
 from bfcviz.devices.settings import State, pool_limit
 from bfcviz.errors import AllocatorError, DevicesError, InvalidRequest
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind

@@ -28,7 +28,7 @@ from bfcviz.devices.memory_access import (
     place_of,
 )
 from bfcviz.errors import AllocatorError, InvalidFree, InvalidRequest
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.live.labels import number_in
 from bfcviz.units import format_bytes
 

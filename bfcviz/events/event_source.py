@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events.labels import Labels, has_unknown_label, without_unknown_labels
+from bfcviz.events.label_table import Labels, has_unknown_label, without_unknown_labels
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.schema import EVENT, NUM_BINS, Events, Kind, move
 

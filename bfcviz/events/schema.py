@@ -52,7 +52,7 @@ FIELDS: Final[dict[str, tuple[str, str, str]]] = {
         "handle",
         "of the second chunk, or a number by kind: an allocation id, the seq of an ALLOCATE",
     ),
-    "label": ("<u4", "number", "of an interned name (see `bfcviz.events.labels`); 0 = none"),
+    "label": ("<u4", "number", "of an interned name (see `bfcviz.events.label_table`); 0 = none"),
     "thread": ("<u2", "number", "of the thread that allocated the chunk (for other kinds: that acted)"),
     "stream": ("<u2", "number", "of the stream; 0 = none"),
     "region": ("<u2", "slot", "of the region the chunk lies in"),

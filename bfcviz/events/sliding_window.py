@@ -19,7 +19,7 @@ import numpy as np
 
 from bfcviz.errors import Lapped, TraceError
 from bfcviz.events.event_source import BLOCK, Source
-from bfcviz.events.labels import Labels, forget_unknown_labels, has_unknown_label
+from bfcviz.events.label_table import Labels, forget_unknown_labels, has_unknown_label
 from bfcviz.events.log import EventLog, Reader, names_of_threads
 from bfcviz.events.origin import THREADS, Origin, Status
 from bfcviz.events.schema import EVENT, Events, joined, move

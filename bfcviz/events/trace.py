@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bfcviz.answers import Answer
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.event_source import BLOCK, ArraySource, Source
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import STATE_ONLY, Origin, Pool, Status
 from bfcviz.events.schema import Events
 from bfcviz.events.storage.blocks import MAGIC, BlockSource, Describe, write_blocks

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events.labels import phase_ends
-from bfcviz.events.mark_values import mark_value
+from bfcviz.events.label_table import phase_ends
+from bfcviz.events.marks import mark_value
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.schema import EVENT, Events, Kind, joined
 from bfcviz.events.storage.blocks import write_blocks

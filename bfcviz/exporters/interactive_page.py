@@ -32,12 +32,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.fit import fit_of
 from bfcviz.analysis.heap_settings import Family
 from bfcviz.analysis.ranks import RankSet
+from bfcviz.analysis.would_fit import fit_of
 from bfcviz.code_places import place_in_code, places_of
 from bfcviz.errors import BfcvizError
-from bfcviz.events.labels import STACK_DETAILS, Labels
+from bfcviz.events.label_table import STACK_DETAILS, Labels
 from bfcviz.events.origin import regions_known, requested_bytes_known
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, Kind
 from bfcviz.events.storage.files import replacing

@@ -156,7 +156,7 @@ export function search_of(text, data) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Would it fit? As bfcviz/analysis/fit.py: the free chunks that take it; else the neighbours that need least freed.
+// Would it fit? As bfcviz/analysis/would_fit.py: the free chunks that take it; else the neighbours that need least freed.
 
 export function fit_of(data, size) {
   const { heap } = data;
@@ -266,7 +266,7 @@ export function fit_sentence(answer, data) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// The lines of the timelines, at no more points than are seen. As bfcviz/figures/timelines.py.
+// The lines of the timelines, at no more points than are seen. As bfcviz/figures/timeline_parts.py.
 
 // Least and greatest values of places [start, stop) in intervals: {exact, x, low, high}; x has one more than the others
 // unless each interval is one place.

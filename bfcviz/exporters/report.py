@@ -23,7 +23,14 @@ from bfcviz.analysis.diagnosis import (
     without_failure,
 )
 from bfcviz.analysis.diagnosis_json import diagnosis_json
-from bfcviz.analysis.growths import Growths, PoolGrowth, growth_line, growth_sentence, growths, growths_json
+from bfcviz.analysis.pool_growths import (
+    Growths,
+    PoolGrowth,
+    growth_line,
+    growth_sentence,
+    growths,
+    growths_json,
+)
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.short_names import shortened_name
 from bfcviz.analysis.why import diagnose

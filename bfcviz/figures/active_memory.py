@@ -14,13 +14,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
-from bfcviz.figures import timelines
+from bfcviz.figures import timeline_parts
 from bfcviz.figures.address_time import continued, life_table, life_text
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, faded
 from bfcviz.figures.panel import HOVER_POINTS, LINES, TEXTS, Floats, Panel, fade_trace
 from bfcviz.figures.text import axis_unit, fitted, harmless
 from bfcviz.figures.theme import Paint, Theme, contrasting, mixed
-from bfcviz.figures.timelines import StepAxis, timeline_steps
+from bfcviz.figures.timeline_parts import StepAxis, timeline_steps
 from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
 from bfcviz.figures.view_options import FADE, PLAIN, Look, SearchChoice, Selected, choice_of
 from bfcviz.model import Model, timeline
@@ -505,7 +505,7 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
     if before is not None and (before.trace is not trace or before.pool != pool):
         before = None
     if series is None:
-        series = timeline(trace, pool, first, last, timelines.drawn_intervals(last - first))
+        series = timeline(trace, pool, first, last, timeline_parts.drawn_intervals(last - first))
     reader, bands, others = _read_active_memory_bands(model, step_axis, (first, last), before)
     if colours is None or colours.name == "state":
         name = INSTEAD_OF_STATE if look.colour == "state" else look.colour
@@ -602,7 +602,7 @@ def active_memory_panel(window: ActiveMemoryWindow, step: int | None, look: Look
         traces=[
             *window.static_traces,
             _selected_band(window, look, theme),
-            timelines.step_line(window.step_axis, step, window.reach, theme),
+            timeline_parts.step_line(window.step_axis, step, window.reach, theme),
         ],
         xaxis=window.step_axis.xaxis(look.steps),
         yaxis={"title": {"text": f"bytes in use ({unit})"}, "range": [0, window.reach], "tickformat": ",~g"},
@@ -636,7 +636,7 @@ def band_table(window: ActiveMemoryWindow) -> pa.Table:
 
 def _all_in_use(window: ActiveMemoryWindow, theme: Theme) -> dict[str, Any]:
     """All bytes in use, behind bands and areas: what is visible are peaks that the areas average out."""
-    x, y = timelines.upper_edge(window.series, "bytes_in_use", window.step_axis)
+    x, y = timeline_parts.upper_edge(window.series, "bytes_in_use", window.step_axis)
     return {
         "type": "scatter",
         "mode": "lines",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.origin import thread_text
 from bfcviz.events.trace import Trace
-from bfcviz.figures import timelines
+from bfcviz.figures import timeline_parts
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, faded, with_faded
 from bfcviz.figures.map_cells import choose_classes
 from bfcviz.figures.panel import (
@@ -30,7 +30,7 @@ from bfcviz.figures.panel import (
 from bfcviz.figures.raster_image import data_uri
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint, Theme, rgb
-from bfcviz.figures.timelines import StepAxis, timeline_steps
+from bfcviz.figures.timeline_parts import StepAxis, timeline_steps
 from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
 from bfcviz.figures.view_options import PLAIN, Look, Selected, choice_of
 from bfcviz.model import Model
@@ -409,7 +409,7 @@ def address_time_panel(window: AddressTimeWindow, step: int | None, look: Look) 
             *window.static_traces,
             box_outlines("selected", _selected_lifetime_box(window, look), theme.selection, 2.5)
             | {"showlegend": False},
-            timelines.step_line(window.step_axis, step, top, theme),
+            timeline_parts.step_line(window.step_axis, step, top, theme),
         ],
         xaxis=window.step_axis.xaxis(look.steps),
         yaxis={

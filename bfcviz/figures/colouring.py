@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.what_grew import births_never_freed
 from bfcviz.code_places import place_in_code
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Kind, bin_of
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Floats
@@ -28,7 +28,7 @@ from bfcviz.figures.theme import Paint, Theme, mixed
 from bfcviz.figures.view_options import FADE, Choice, Look, SearchChoice, choice_of
 from bfcviz.model.filters import found_by
 from bfcviz.model.grouping import UNNAMED, Path, grouping_of, members, op_path
-from bfcviz.model.kinds import MemoryKinds
+from bfcviz.model.memory_kinds import MemoryKinds
 from bfcviz.model.model import Model
 from bfcviz.model.occupancy import byte_steps, bytes_at_moments
 from bfcviz.units import GiB, KiB, MiB

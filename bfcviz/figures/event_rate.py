@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.timelines import History, step_line
+from bfcviz.figures.timeline_parts import History, step_line
 from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
 from bfcviz.figures.view_options import Look
 

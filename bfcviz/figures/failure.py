@@ -19,8 +19,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.analysis.diagnosis import Diagnosis, Run, without_failure
-from bfcviz.analysis.fit import would_fit
 from bfcviz.analysis.why import diagnose
+from bfcviz.analysis.would_fit import would_fit
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import FLAT_BARS, LINES, TEXTS, Panel

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.figures import timelines
+from bfcviz.figures import timeline_parts
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.theme import translucent
-from bfcviz.figures.timelines import History, step_line
+from bfcviz.figures.timeline_parts import History, step_line
 from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
 from bfcviz.figures.view_options import Look
 from bfcviz.model.model import DEFINITIONS
@@ -75,7 +75,9 @@ def _fragmentation_measures(history: History) -> list[str]:
 
 def _fragmentation_line(history: History, name: str, shown: str, colour: str) -> dict[str, Any]:
     measured = name in _fragmentation_measures(history)
-    x, share = timelines.envelope(history.series, _SERIES[name], history.step_axis) if measured else _NOTHING
+    x, share = (
+        timeline_parts.envelope(history.series, _SERIES[name], history.step_axis) if measured else _NOTHING
+    )
     definition = _wrapped_fragmentation_text(DEFINITIONS.get(name, _TOO_SMALL_DEFINITION))
     return {
         "type": "scatter",
@@ -86,7 +88,7 @@ def _fragmentation_line(history: History, name: str, shown: str, colour: str) ->
         "x": x,
         "y": share * 100.0,
         "line": {"color": colour, "width": 1.4, "shape": "hv"},
-        "fill": "none" if timelines.is_exact(history.series) else "toself",
+        "fill": "none" if timeline_parts.is_exact(history.series) else "toself",
         "fillcolor": translucent(colour, 0.35),
         "hoveron": "points",
         "hovertemplate": f"<b>%{{y:.1f}} %</b> {history.step_axis.hover}<br>{definition}<extra></extra>",

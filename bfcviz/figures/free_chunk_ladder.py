@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.analysis.fit import Request, fit_of, request_at
-from bfcviz.events.labels import Labels
+from bfcviz.analysis.would_fit import Request, fit_of, request_at
+from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import bin_numbers
 from bfcviz.figures.panel import LINES, TEXTS, Panel
 from bfcviz.figures.text import axis_unit, harmless

@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.events.mark_values import float_labels, measured_names, valued_marks
+from bfcviz.events.marks import float_labels, measured_names, valued_marks
 from bfcviz.events.schema import EVENT, Kind, joined
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import harmless
-from bfcviz.figures.timelines import History, positions_of, step_line
+from bfcviz.figures.timeline_parts import History, positions_of, step_line
 from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
 from bfcviz.figures.view_options import Look
 from bfcviz.model.navigation import events_of

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.analysis.fit import Fit, blocker_name, fit_of, fit_sentence, request_at
 from bfcviz.analysis.what_grew import growth_chunks_at
+from bfcviz.analysis.would_fit import Fit, blocker_name, fit_of, fit_sentence, request_at
 from bfcviz.code_places import telling_lines
-from bfcviz.events.labels import NO_DETAILS, STACK_DETAILS, Labels
+from bfcviz.events.label_table import NO_DETAILS, STACK_DETAILS, Labels
 from bfcviz.events.origin import requested_bytes_known, thread_text
 from bfcviz.events.schema import Events, Kind, bin_numbers, bin_of
 from bfcviz.figures.colouring import COLOURINGS, FREE, MOST_CLASSES, Colouring, colouring, faded

@@ -9,12 +9,12 @@ import pyarrow as pa
 from bfcviz.analysis.account import device_number
 from bfcviz.events.origin import process_peak
 from bfcviz.events.process_memory import MemorySamples, device_memory, process_memory
-from bfcviz.figures import timelines
+from bfcviz.figures import timeline_parts
 from bfcviz.figures.fragmentation_timeline import TAB
 from bfcviz.figures.panel import Floats, Panel
 from bfcviz.figures.text import axis_unit
 from bfcviz.figures.theme import Paint, Theme, mixed, translucent
-from bfcviz.figures.timelines import History, failures, marks, phases, step_line, without_phases
+from bfcviz.figures.timeline_parts import History, failures, marks, phases, step_line, without_phases
 from bfcviz.figures.view import DashboardPlace, HeapData, View
 from bfcviz.figures.view_options import Look
 from bfcviz.units import format_bytes
@@ -110,7 +110,7 @@ def _stats_area(  # noqa: PLR0913, PLR0917  the options of an area
     history: History, scale: _Scale, name: str, values: tuple[str, str], line: str, paint: Paint
 ) -> dict[str, Any]:
     """The area below the least (`min`) or the greatest (`max`) values of a field."""
-    points = timelines.upper_edge(history.series, values[0], history.step_axis, values[1])
+    points = timeline_parts.upper_edge(history.series, values[0], history.step_axis, values[1])
     trace = _stats_step_line(history, scale, name, points, {"color": line, "width": 1.2 if name else 0})
     return trace | {"fill": "tozeroy", "fillcolor": translucent(paint.fill, 0.85)}
 
@@ -119,9 +119,9 @@ def _stats_band(  # noqa: PLR0913  the options of a band
     history: History, scale: _Scale, name: str, field: str, colour: str, *, width: float = 1.2
 ) -> dict[str, Any]:
     """The area between the least and the greatest values of a field; it is a line where they are equal."""
-    points = timelines.envelope(history.series, field, history.step_axis)
+    points = timeline_parts.envelope(history.series, field, history.step_axis)
     trace = _stats_step_line(history, scale, name, points, {"color": colour, "width": width})
-    fill = "none" if timelines.is_exact(history.series) else "toself"
+    fill = "none" if timeline_parts.is_exact(history.series) else "toself"
     return trace | {"fill": fill, "fillcolor": translucent(colour, 0.45), "hoveron": "points"}
 
 

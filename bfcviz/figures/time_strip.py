@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from bfcviz.figures import timelines
+from bfcviz.figures import timeline_parts
 from bfcviz.figures.panel import LINES, Panel
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Theme, translucent
-from bfcviz.figures.timelines import (
+from bfcviz.figures.timeline_parts import (
     History,
     TimelineLanes,
     marks,
@@ -40,7 +40,7 @@ def strip_traces(history: History, look: Look) -> list[Mapping[str, Any]]:
     """The traces that depend on neither the step nor the window, of the history of the whole trace."""
     theme, top = look.paints, _strip_axis_end(history)
     divisor, unit = axis_unit(_strip_peak(history))
-    x, y = timelines.upper_edge(history.series, "bytes_in_use", history.step_axis)
+    x, y = timeline_parts.upper_edge(history.series, "bytes_in_use", history.step_axis)
     return [
         {
             "type": "scatter",

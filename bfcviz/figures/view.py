@@ -16,7 +16,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring, colouring, growth_colouring
 from bfcviz.figures.panel import Page, Panel, Picture, Place, below_each_other, compose, lay
 from bfcviz.figures.text import picture_facts
-from bfcviz.figures.timelines import History, StepAxis, measure_history
+from bfcviz.figures.timeline_parts import History, StepAxis, measure_history
 from bfcviz.figures.view_options import PLAIN, Look, Selected
 from bfcviz.model import Model
 from bfcviz.model.navigation import last_event

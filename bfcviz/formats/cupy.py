@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from bfcviz.formats.messages import SettingWords, messages_of
+from bfcviz.formats.message_grammar import SettingWords, messages_of
 
 # ------------------------------------------------------------------------------
 # Rules: how CuPy's pool rounds sizes. A cached chunk is always split to the rounded size.

@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 from bfcviz.formats import cupy, onnxruntime, rmm, tensorflow, torch, xla
-from bfcviz.formats.messages import Message, messages_of
+from bfcviz.formats.message_grammar import Message, messages_of
 
 # ------------------------------------------------------------------------------
 # Texts of drivers and systems: a CUDA call that failed without numbers, system memory, and nvidia-smi's table.

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from bfcviz.formats.messages import SettingWords, messages_of
+from bfcviz.formats.message_grammar import SettingWords, messages_of
 
 MESSAGES: Final = messages_of(r"""
 onnx-limit | ONNX Runtime | behind=300

@@ -15,7 +15,7 @@ import re
 from math import isfinite
 from typing import Final, NamedTuple
 
-from bfcviz.formats.messages import SettingWords, messages_of
+from bfcviz.formats.message_grammar import SettingWords, messages_of
 
 # ------------------------------------------------------------------------------
 # Rules and settings.

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from bfcviz.formats.messages import SettingWords, messages_of
+from bfcviz.formats.message_grammar import SettingWords, messages_of
 from bfcviz.units import GiB, MiB
 
 if TYPE_CHECKING:

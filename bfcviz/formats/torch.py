@@ -22,7 +22,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any, Final, Self
 
-from bfcviz.formats.messages import SettingWords, messages_of
+from bfcviz.formats.message_grammar import SettingWords, messages_of
 
 # ------------------------------------------------------------------------------
 # Rules: how PyTorch's caching allocator rounds and splits blocks, by its settings; its history omits this.

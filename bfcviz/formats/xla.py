@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from bfcviz.errors import SettingError
 from bfcviz.formats import tensorflow
-from bfcviz.formats.messages import SettingWords, messages_of
+from bfcviz.formats.message_grammar import SettingWords, messages_of
 
 # ------------------------------------------------------------------------------
 # JAX's memory settings.

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import FileError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace

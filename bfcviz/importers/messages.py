@@ -18,8 +18,15 @@ from typing import Any, Final, NamedTuple
 
 from bfcviz.errors import FileError, NoMessage
 from bfcviz.formats import message_tables, tensorflow, torch, xla
+from bfcviz.formats.message_grammar import (
+    BOLD_NUMBER,
+    IMPOSSIBLE,
+    TERMINAL_CODE,
+    Message,
+    Role,
+    StatedFailure,
+)
 from bfcviz.formats.message_tables import ENTRIES, TABLES
-from bfcviz.formats.messages import BOLD_NUMBER, IMPOSSIBLE, TERMINAL_CODE, Message, Role, StatedFailure
 from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces, decoded_pieces, read_content
 from bfcviz.importers.file_format import READABLE, detect_format, is_plain_text
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from bfcviz.code_places import CodePlace, own_place
 from bfcviz.errors import FileError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, STATE_ONLY, Origin, Pool, Status
 from bfcviz.events.trace import Trace
 from bfcviz.importers.event_makers import HEAP_CHUNK, events_of_state, one_after_another, regions_of

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace

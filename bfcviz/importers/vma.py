@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Pool, Status
 from bfcviz.events.schema import Events
 from bfcviz.events.storage.files import parse_file_json

@@ -11,7 +11,7 @@
 
 Enters: a limit, options, a log or recording. Leaves: the framework's arrays, and events in the heaps' logs.
 `<framework>.py` has `serve_<framework>` and `observe_<framework>`, of PyTorch `torch/serve.py` and `torch/observe.py`;
-`heap_provider` finds them by the table in `bfcviz.frameworks`. `framework_hooks` has what frameworks call: C functions,
+`heap_provider` finds them by the table in `bfcviz.frameworks`. `c_callbacks` has what frameworks call: C functions,
 which have no Python version. So serving NumPy, CuPy and PyTorch, and stacks, need the compiled build
 (`served_heap.require_compiled`).
 

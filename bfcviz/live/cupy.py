@@ -32,10 +32,10 @@ from bfcviz.allocator.cuda_driver import LEGACY
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators import SubAllocator
 from bfcviz.errors import BfcvizError, DeviceError, LiveError, MissingExtra, OutOfMemory
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.framework_hooks import CupyHook, HookReports
+from bfcviz.live.c_callbacks import CupyHook, HookReports
 from bfcviz.live.heap_provider import HeapProvider, ThreadStartHook, log_and_labels, logs_of_heaps
 from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room, Share
 from bfcviz.live.numpy import capsule_pointer

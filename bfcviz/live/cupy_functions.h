@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "bfcviz/allocator/hooks.h"
+#include "bfcviz/allocator/heap_functions.h"
 #include "bfcviz/c/attributes.h"
 #include "bfcviz/c/fork_count.h"
 #include "bfcviz/events/reports.h"
@@ -17,8 +17,8 @@
 typedef struct bfc_cu_heap {
     struct bfc_cu_heap *next;
     int device;
-    intptr_t stream; /* as bfc_cu_stream tells it */
-    bfc_hooks hooks; /* of the heap */
+    intptr_t stream;              /* as bfc_cu_stream tells it */
+    bfc_heap_functions functions; /* of the heap */
     PyObject *allocator;
 } bfc_cu_heap;
 
@@ -61,7 +61,7 @@ static bfc_cu_heap *bfc_cu_find(bfc_cu *g, int device, intptr_t stream) {
 
 static bfc_cu_heap *bfc_cu_owner_of(bfc_cu *g, int device, void *p) {
     for (bfc_cu_heap *h = g->heaps; h; h = h->next)
-        if (h->device == device && h->hooks.requested(h->hooks.heap, p)) return h;
+        if (h->device == device && h->functions.requested(h->functions.heap, p)) return h;
     return NULL;
 }
 
@@ -93,7 +93,7 @@ static void *bfc_cu_serve(bfc_cu *g, size_t size, int device) {
     bfc_cu_heap *h = bfc_cu_find(g, device, stream);
     if (!h && bfc_cu_ask(g, "add_heap", NULL, device, stream, 0)) h = bfc_cu_find(g, device, stream);
     if (!h) return NULL;
-    void *p = h->hooks.serve(h->hooks.heap, size, label);
+    void *p = h->functions.serve(h->functions.heap, size, label);
     if (p && g->out++ == 0) Py_INCREF(g->owner);
     return p;
 }
@@ -111,7 +111,7 @@ static void *bfc_cu_malloc(void *param, size_t size, int device) {
 }
 
 static void bfc_cu_back(bfc_cu *g, bfc_cu_heap *h, void *p) {
-    if (h->hooks.take_back(h->hooks.heap, p) != 0) return;
+    if (h->functions.take_back(h->functions.heap, p) != 0) return;
     if (g->late && !g->ended) bfc_cu_ask(g, "tidy", p, h->device, h->stream, h->stream);
     if (--g->out == 0 && !g->ended) Py_DECREF(g->owner); /* `g` may be gone */
 }
@@ -159,12 +159,13 @@ static bfc_cu *bfc_cu_new(
     return g;
 }
 
-static int bfc_cu_add(bfc_cu *g, const bfc_hooks *hooks, PyObject *allocator, int device, intptr_t stream) {
+static int
+bfc_cu_add(bfc_cu *g, const bfc_heap_functions *functions, PyObject *allocator, int device, intptr_t stream) {
     bfc_cu_heap *h = (bfc_cu_heap *)calloc(1, sizeof *h);
     if (!h) return -1;
     h->device = device;
     h->stream = stream;
-    h->hooks = *hooks;
+    h->functions = *functions;
     Py_INCREF(allocator);
     h->allocator = allocator;
     h->next = g->heaps;

@@ -1,6 +1,6 @@
 # The functions CuPy calls for its memory (cupy_functions.h), declared to Cython.
 
-from bfcviz.allocator.hooks cimport Hooks, unpack
+from bfcviz.allocator.heap_functions cimport HeapFunctions, unpack
 from bfcviz.live.numpy_functions cimport walk_of
 from bfcviz.live.stack_walk cimport Walk
 from bfcviz.native cimport u32, u64
@@ -15,7 +15,7 @@ cdef extern from "bfcviz/live/cupy_functions.h":
     ctypedef size_t StreamOf "bfc_cu_stream_of"     # a C function's address
 
     Gate *bfc_cu_new(object, object, StreamOf, u32, Walk *)
-    int bfc_cu_add(Gate *, const Hooks *, object, int, long long)
+    int bfc_cu_add(Gate *, const HeapFunctions *, object, int, long long)
     void move "bfc_cu_move"(Gate *, int, long long, long long)
     void delete "bfc_cu_delete"(Gate *) noexcept
     void end "bfc_cu_end"(Gate *) noexcept
@@ -31,8 +31,8 @@ cdef inline Gate *new(object owner, object stream_heaps, size_t stream_of, u32 l
     return made
 
 cdef inline object add(Gate *made, object allocator, int device, long long stream):
-    hooks = allocator.hooks()
-    if bfc_cu_add(made, unpack(hooks), allocator, device, stream):
+    functions = allocator.heap_functions()
+    if bfc_cu_add(made, unpack(functions), allocator, device, stream):
         raise MemoryError()
 
 # For CFunctionAllocator: `param`, `malloc`, `free`.

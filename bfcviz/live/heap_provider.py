@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from bfcviz.errors import LiveError, OutOfMemory
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool
 from bfcviz.events.schema import MAX_POOLS

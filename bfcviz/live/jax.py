@@ -10,7 +10,7 @@ from weakref import ref
 from bfcviz import _interrupts
 from bfcviz.code_places import CodePlace, own_place, shown_file
 from bfcviz.errors import InvalidRequest, LiveError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import REGION_FACTS, KnownGaps
 from bfcviz.events.storage.recording import Recording

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 from weakref import WeakKeyDictionary, ref
 
 from bfcviz.errors import LiveError
-from bfcviz.events.labels import Labels
-from bfcviz.events.mark_values import packed_value
-from bfcviz.live import framework_hooks
+from bfcviz.events.label_table import Labels
+from bfcviz.events.marks import packed_value
+from bfcviz.live import c_callbacks
 from bfcviz.live.served_heap import IS_COMPILED
 
 # ------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def _set_current_work(work: _Work | None) -> None:
         work = work._replace(number=number)
     _current.set(work)
     if IS_COMPILED:  # uncompiled, no C function reads it
-        framework_hooks.set_label(number)
+        c_callbacks.set_label(number)
 
 
 @cache
@@ -138,9 +138,9 @@ def prepare() -> bool:
     if not IS_COMPILED:
         return False
     first, second = copy_context(), copy_context()
-    at, version = first.run(framework_hooks.label_words, first)
-    is_found = at > 0 and second.run(framework_hooks.label_words, second) == (at, version + 2)
-    framework_hooks.begin_labels(_current, at if is_found else 0)
+    at, version = first.run(c_callbacks.label_words, first)
+    is_found = at > 0 and second.run(c_callbacks.label_words, second) == (at, version + 2)
+    c_callbacks.begin_labels(_current, at if is_found else 0)
     return is_found
 
 

@@ -15,11 +15,11 @@ from typing import Any
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.errors import InvalidRequest, OutOfMemory, OutOfMemoryTotals
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live import memory_limits
-from bfcviz.live.framework_hooks import NumpyHandler
+from bfcviz.live.c_callbacks import NumpyHandler
 from bfcviz.live.heap_provider import HeapProvider, ThreadStartHook
 from bfcviz.live.served_heap import OPTIONS, ServedHeap, require_compiled
 from bfcviz.live.stacks import Capture, Captured

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "bfcviz/allocator/hooks.h"
+#include "bfcviz/allocator/heap_functions.h"
 #include "bfcviz/c/attributes.h"
 #include "bfcviz/c/constants.h"
 #include "bfcviz/c/fork_count.h"
@@ -43,15 +43,15 @@ typedef struct bfc_late {
 } bfc_late;
 
 typedef struct bfc_gate {
-    bfc_handler handler;        /* first: NumPy's pointer to it points to the gate */
-    const bfc_functions *plain; /* NumPy's own */
-    bfc_hooks hooks;            /* of its heap */
-    bfc_walk *walk;             /* records Python stacks; NULL: no stacks */
-    size_t small;               /* smaller requests go to NumPy itself */
-    uint32_t labels;            /* number of the label table of this heap */
-    int forks;                  /* of its process; another number: this is a child */
-    int open;                   /* whether new requests are served */
-    uint64_t passed;            /* requests that NumPy itself served, while open */
+    bfc_handler handler;          /* first: NumPy's pointer to it points to the gate */
+    const bfc_functions *plain;   /* NumPy's own */
+    bfc_heap_functions functions; /* of its heap */
+    bfc_walk *walk;               /* records Python stacks; NULL: no stacks */
+    size_t small;                 /* smaller requests go to NumPy itself */
+    uint32_t labels;              /* number of the label table of this heap */
+    int forks;                    /* of its process; another number: this is a child */
+    int open;                     /* whether new requests are served */
+    uint64_t passed;              /* requests that NumPy itself served, while open */
     uint64_t unfit;      /* of these, requests of at most BFC_SMALLEST for which the heap had no room */
     uint64_t failures;   /* requests that returned NULL */
     bfc_failure failure; /* the last */
@@ -64,11 +64,11 @@ BFC_THREAD int bfc_inside = 0;
 static void bfc_give_back(bfc_gate *g, void *p, size_t size) {
     if (g->forks != bfc_fork_count) {
         /* The heap belongs to the parent process: its chunks stay; other memory is NumPy's own. */
-        if (!g->hooks.requested(g->hooks.heap, p)) g->plain->free(g->plain->context, p, size);
+        if (!g->functions.requested(g->functions.heap, p)) g->plain->free(g->plain->context, p, size);
         return;
     }
     bfc_inside = 1;
-    int reason = g->hooks.take_back(g->hooks.heap, p);
+    int reason = g->functions.take_back(g->functions.heap, p);
     bfc_inside = 0;
     if (reason == BFC_FREE_FOREIGN) g->plain->free(g->plain->context, p, size);
 }
@@ -94,7 +94,7 @@ static inline int bfc_is_served(bfc_gate *g, size_t size) {
 }
 
 static void bfc_note_failure(bfc_gate *g, size_t size) {
-    bfc_failure_note(&g->failure, &g->hooks, size);
+    bfc_failure_note(&g->failure, &g->functions, size);
     __atomic_add_fetch(&g->failures, 1, __ATOMIC_RELEASE);
 }
 
@@ -103,8 +103,8 @@ static void *bfc_serve(bfc_gate *g, size_t size) {
     bfc_inside = 1;
     if (g->walk) label = bfc_walk_number(g->walk, label);
     int may_fail = size > BFC_SMALLEST;
-    void *p = may_fail ? g->hooks.serve(g->hooks.heap, size, label)
-                       : g->hooks.serve_if_it_fits(g->hooks.heap, size ? size : 1, label);
+    void *p = may_fail ? g->functions.serve(g->functions.heap, size, label)
+                       : g->functions.serve_if_it_fits(g->functions.heap, size ? size : 1, label);
     if (!p && may_fail) bfc_note_failure(g, size);
     bfc_inside = 0;
     bfc_see_to_late_ones(g);
@@ -177,7 +177,7 @@ static void *bfc_np_realloc(void *context, void *old, size_t size) {
     bfc_gate *g = (bfc_gate *)context;
     if (!old) return bfc_np_malloc(context, size);
     if (bfc_inside) return NULL;
-    uint64_t had = g->hooks.requested(g->hooks.heap, old);
+    uint64_t had = g->functions.requested(g->functions.heap, old);
     if (!had) return g->plain->realloc(g->plain->context, old, size);
     void *p = bfc_np_malloc(context, size);
     if (!p) return NULL;
@@ -188,7 +188,8 @@ static void *bfc_np_realloc(void *context, void *old, size_t size) {
 
 /* `plain`: NumPy's own handler, for what is not served. `walk`: NULL: no stacks. */
 static bfc_gate *bfc_gate_new(
-    const bfc_hooks *hooks, const bfc_handler *plain, size_t small, uint32_t labels, bfc_walk *walk
+    const bfc_heap_functions *functions, const bfc_handler *plain, size_t small, uint32_t labels,
+    bfc_walk *walk
 ) {
     bfc_gate *g = (bfc_gate *)calloc(1, sizeof *g);
     if (!g) return NULL;
@@ -197,7 +198,7 @@ static bfc_gate *bfc_gate_new(
     g->handler.version = 1;
     g->handler.functions = (bfc_functions){g, bfc_np_malloc, bfc_np_calloc, bfc_np_realloc, bfc_np_free};
     g->plain = &plain->functions;
-    g->hooks = *hooks;
+    g->functions = *functions;
     g->walk = walk;
     g->small = small;
     g->labels = labels;

@@ -1,7 +1,7 @@
 # The functions NumPy calls for its memory (numpy_functions.h), declared to Cython.
 
 from bfcviz._live cimport Walker
-from bfcviz.allocator.hooks cimport Hooks, Totals, unpack
+from bfcviz.allocator.heap_functions cimport HeapFunctions, Totals, unpack
 from bfcviz.live.stack_walk cimport Walk
 from bfcviz.native cimport u32, u64
 
@@ -21,7 +21,7 @@ cdef extern from "bfcviz/live/numpy_functions.h":
         u64 failures
         Failure last_failure "failure"
 
-    Gate *bfc_gate_new(const Hooks *, const PlainHandler *, size_t, u32, Walk *)
+    Gate *bfc_gate_new(const HeapFunctions *, const PlainHandler *, size_t, u32, Walk *)
     void delete "bfc_gate_delete"(Gate *) noexcept
     object capsule "bfc_capsule"(Gate *, object)
     void settle "bfc_give_late_ones_back"(Gate *) noexcept
@@ -36,8 +36,8 @@ cdef inline Walk *walk_of(object walker) except? NULL:
     return NULL if walker is None else (<Walker?>walker).walk
 
 cdef inline Gate *new(object allocator, size_t plain, size_t small, u32 labels, object walker) except NULL:
-    hooks = allocator.hooks()
-    cdef Gate *made = bfc_gate_new(unpack(hooks), <const PlainHandler *>plain, small, labels, walk_of(walker))
+    functions = allocator.heap_functions()
+    cdef Gate *made = bfc_gate_new(unpack(functions), <const PlainHandler *>plain, small, labels, walk_of(walker))
     if made == NULL:
         raise MemoryError()
     return made

@@ -16,7 +16,7 @@ from bfcviz import _forks, _interrupts, native
 from bfcviz.allocator.interface import Stats
 from bfcviz.allocator.queries import MEMORY_MAP, REGION, Moment
 from bfcviz.errors import FileError, InvalidRequest
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.ledger import Inconsistencies, Ledger
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import KnownGaps, Pool, RecordedFailure

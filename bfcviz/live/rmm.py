@@ -23,12 +23,12 @@ from bfcviz.allocator.cuda_driver import LEGACY, PER_THREAD
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators import SubAllocator
 from bfcviz.errors import BfcvizError, DeviceError, InvalidFree, InvalidRequest, LiveError, OutOfMemory
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import RMM_OBSERVED
 from bfcviz.events.storage.recording import Recording
 from bfcviz.formats.rmm import ALLOCATE, FREE, UNIT, RmmDayCount, RmmLogFormat, RmmRequest
-from bfcviz.live.framework_hooks import UninterruptedCall
+from bfcviz.live.c_callbacks import UninterruptedCall
 from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
 from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room, Share
 from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order

@@ -14,7 +14,7 @@ from bfcviz.allocator.cuda_driver import LEGACY, PER_THREAD
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators import SubAllocator
 from bfcviz.errors import AllocatorError, LiveError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.units import format_bytes
 

@@ -9,9 +9,9 @@
 #include "bfcviz/c/gil.h"
 #include "bfcviz/live/raise_later.h"
 
-#define BFC_DEEPEST 1024           /* frames; framework_hooks.DEEPEST */
+#define BFC_DEEPEST 1024           /* frames; c_callbacks.DEEPEST */
 #define BFC_FURTHER 16             /* frames to walk on where none was the program's own */
-#define BFC_WALK_ON ((uint32_t)-1) /* framework_hooks.WALK_ON: the name is in a frame further out */
+#define BFC_WALK_ON ((uint32_t)-1) /* c_callbacks.WALK_ON: the name is in a frame further out */
 
 #define BFC_OUTERMOST ((uint64_t)1 << 32) /* in bfc_place.at: no frame called this one */
 

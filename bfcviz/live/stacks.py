@@ -18,10 +18,10 @@ from typing import Final, Literal
 
 from bfcviz.code_places import CodePlace, is_own, own_place, shown_file
 from bfcviz.errors import BfcvizError, LiveError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.live import labels as names
-from bfcviz.live.framework_hooks import DEEPEST as FARTHEST
-from bfcviz.live.framework_hooks import WALK_ON, Walker
+from bfcviz.live.c_callbacks import DEEPEST as FARTHEST
+from bfcviz.live.c_callbacks import WALK_ON, Walker
 from bfcviz.live.served_heap import IS_COMPILED, require_compiled
 
 Chosen = Literal["nothing", "label", "stack"]

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bfcviz/allocator/hooks.h"
+#include "bfcviz/allocator/heap_functions.h"
 #include "bfcviz/c/constants.h"
 #include "bfcviz/c/lock_list.h"
 #include "bfcviz/live/failure.h"
@@ -26,11 +26,11 @@ typedef struct bfc_torch_heap {
     int taken; /* 0: a spare one, for the next new stream of its device */
     int users; /* threads that use this struct; it is not removed meanwhile */
     void *stream;
-    uint32_t service;    /* number of the service it belongs to */
-    uint32_t labels;     /* number of the label table of its heap */
-    bfc_hooks hooks;     /* of the heap */
-    PyObject *allocator; /* owned */
-    uint64_t failures;   /* number of the last failure, counted over all heaps; 0 = none */
+    uint32_t service;             /* number of the service it belongs to */
+    uint32_t labels;              /* number of the label table of its heap */
+    bfc_heap_functions functions; /* of the heap */
+    PyObject *allocator;          /* owned */
+    uint64_t failures;            /* number of the last failure, counted over all heaps; 0 = none */
     bfc_failure failure;
 } bfc_torch_heap;
 
@@ -189,11 +189,11 @@ static const char *bfc_failure_text(bfc_torch_heap *h, int device, size_t size) 
 }
 
 static void *bfc_torch_heap_serve(bfc_torch_heap *h, size_t size) {
-    return h->hooks.serve(h->hooks.heap, size, bfc_label_in(h->labels));
+    return h->functions.serve(h->functions.heap, size, bfc_label_in(h->labels));
 }
 
 static void bfc_torch_heap_fail(bfc_torch_heap *h, size_t size) {
-    bfc_failure_note(&h->failure, &h->hooks, size);
+    bfc_failure_note(&h->failure, &h->functions, size);
     __atomic_store_n(
         &h->failures, __atomic_add_fetch(&bfc_torch_heap_failures, 1, __ATOMIC_RELAXED), __ATOMIC_RELEASE
     );
@@ -292,7 +292,7 @@ static void bfc_torch_heap_give_back(void *p, int device, void *stream) {
     for (bfc_which which = BFC_OF_STREAM; which <= BFC_OF_OTHERS; which++)
         for (bfc_torch_heap *h = bfc_torch_heap_after(NULL, which, device, stream); h;
              h = bfc_torch_heap_after(h, which, device, stream))
-            if (h->hooks.take_back(h->hooks.heap, p) != BFC_FREE_FOREIGN) {
+            if (h->functions.take_back(h->functions.heap, p) != BFC_FREE_FOREIGN) {
                 int is_late = h->service != __atomic_load_n(&bfc_service, __ATOMIC_ACQUIRE);
                 bfc_torch_heap_leave(h);
                 if (is_late) bfc_tidy_soon();
@@ -312,7 +312,7 @@ static void bfc_torch_record(void *p, void *stream) {
 }
 
 static int bfc_torch_heap_add(
-    const bfc_hooks *hooks, PyObject *allocator, int device, uint32_t service, uint32_t labels
+    const bfc_heap_functions *functions, PyObject *allocator, int device, uint32_t service, uint32_t labels
 ) {
     if (!bfc_listed) bfc_listed = bfc_spinlock_new();
     bfc_torch_heap *h = bfc_listed ? (bfc_torch_heap *)calloc(1, sizeof *h) : NULL;
@@ -320,7 +320,7 @@ static int bfc_torch_heap_add(
     h->device = device;
     h->service = service;
     h->labels = labels;
-    h->hooks = *hooks;
+    h->functions = *functions;
     Py_INCREF(allocator);
     h->allocator = allocator;
     bfc_spin_lock(bfc_listed);
@@ -340,7 +340,7 @@ static int bfc_torch_heap_remove(PyObject *allocator) {
     int is_idle = h->users == 1 && h->service != bfc_service;
     bfc_spin_unlock(bfc_listed);
     bfc_totals totals;
-    if (is_idle) h->hooks.totals(h->hooks.heap, &totals);
+    if (is_idle) h->functions.totals(h->functions.heap, &totals);
     is_idle = is_idle && totals.in_use == 0;
     bfc_spin_lock(bfc_listed);
     is_idle = --h->users == 0 && is_idle;

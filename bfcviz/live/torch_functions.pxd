@@ -1,6 +1,6 @@
 # The functions PyTorch calls for its memory (torch_functions.h), declared to Cython.
 
-from bfcviz.allocator.hooks cimport Hooks, unpack
+from bfcviz.allocator.heap_functions cimport HeapFunctions, unpack
 from bfcviz.native cimport u32, u64
 
 cdef extern from "bfcviz/live/torch_error.h":
@@ -21,7 +21,7 @@ cdef extern from "bfcviz/live/torch_functions.h":
     void bfc_torch_free(void *, size_t, int, void *) nogil
     void bfc_torch_record(void *, void *) nogil
     void bfc_torch_heap_give_back(void *, int, void *) nogil
-    int bfc_torch_heap_add(const Hooks *, object, int, u32, u32)
+    int bfc_torch_heap_add(const HeapFunctions *, object, int, u32, u32)
     void bfc_torch_heaps_serve(u32, Thrower, object)
     bint remove "bfc_torch_heap_remove"(object)
     u64 tidy_begin "bfc_tidy_begin"()
@@ -35,8 +35,8 @@ cdef inline tuple functions():
     return <size_t>&bfc_torch_alloc, <size_t>&bfc_torch_free, <size_t>&bfc_torch_record
 
 cdef inline int add(object allocator, int device, u32 service, u32 labels) except -1:
-    hooks = allocator.hooks()
-    if bfc_torch_heap_add(unpack(hooks), allocator, device, service, labels):
+    functions = allocator.heap_functions()
+    if bfc_torch_heap_add(unpack(functions), allocator, device, service, labels):
         raise MemoryError()
     return 0
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import Events, Kind, bin_numbers
 from bfcviz.events.trace import Trace
 from bfcviz.model.trace_index import known_notable

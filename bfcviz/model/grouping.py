@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from bfcviz.code_places import place_in_code, told_frames
 from bfcviz.errors import TraceError
-from bfcviz.events.labels import BEGINS, Labels, phase_ends
+from bfcviz.events.label_table import BEGINS, Labels, phase_ends
 from bfcviz.events.origin import holds_only_states, thread_name
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.equal_steps import step_marks
-from bfcviz.model.kinds import UNKNOWN as UNKNOWN_KIND
-from bfcviz.model.kinds import MemoryKinds
 from bfcviz.model.lifetimes import born_of
+from bfcviz.model.memory_kinds import UNKNOWN as UNKNOWN_KIND
+from bfcviz.model.memory_kinds import MemoryKinds
 from bfcviz.model.navigation import events_of
 from bfcviz.units import format_bytes
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
 from bfcviz.events.event_source import BLOCK
-from bfcviz.events.labels import BEGINS, Labels, phase_ends
+from bfcviz.events.label_table import BEGINS, Labels, phase_ends
 from bfcviz.events.origin import (
     BEGIN_MARKS,
     STATE_ONLY,

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
-from bfcviz.events.labels import Labels
-from bfcviz.events.mark_values import valued_marks
+from bfcviz.events.label_table import Labels
+from bfcviz.events.marks import valued_marks
 from bfcviz.events.schema import EVENT, Events, Kind, joined, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access, extremes

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import BfcvizError, Lapped
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Events, Kind

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from bfcviz.errors import BfcvizError, LiveError
-from bfcviz.events.mark_values import ALERT
+from bfcviz.events.marks import ALERT
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model

@@ -46,7 +46,7 @@ from bfcviz.model.trace_from_source import trace_of
 from bfcviz.model.trace_index import IndexBuilder
 from bfcviz.units import format_bytes, parse_bytes
 from bfcviz.watching.alerts import Alarm, Alert, AlertMonitor, MonitorThread, check_alerts
-from bfcviz.watching.reports import OomReport, Report, last_failure, report
+from bfcviz.watching.watch_reports import OomReport, Report, last_failure, report
 
 if TYPE_CHECKING:
     from bfcviz.watching.dashboards import WatchDashboard

@@ -17,8 +17,8 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.formats import cupy, rmm, tensorflow, torch, xla
 from bfcviz.terminal import printable
 from bfcviz.units import MiB, counted, format_bytes
-from bfcviz.whatif.policies import MEMORY_OPTIONS
-from bfcviz.whatif.policy_serving import NO_LIMIT, Policy
+from bfcviz.whatif.heap_policies import MEMORY_OPTIONS
+from bfcviz.whatif.policy import NO_LIMIT, Policy
 from bfcviz.whatif.policy_table import (
     POLICIES,
     OwnRules,

@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import BfcvizError, InvalidRequest
-from bfcviz.events.mark_values import mark_value, value_text
+from bfcviz.events.marks import mark_value, value_text
 from bfcviz.events.origin import BEGIN_MARKS
 from bfcviz.extras import arrow, arrow_schema
 from bfcviz.formats.tensorflow import COLLECTION
 from bfcviz.terminal import named_rows, printable
 from bfcviz.units import bytes_range, format_bytes, seconds_text
 from bfcviz.whatif.outcome import FirstDifference, FreeMemory, Outcome, RecordedOutcome, first_difference
-from bfcviz.whatif.policy_serving import Policy, checked_limit
+from bfcviz.whatif.policy import Policy, checked_limit
 from bfcviz.whatif.policy_table import (
     BOUNDS,
     GROWING_BFC,

@@ -26,7 +26,7 @@ from bfcviz.whatif.packing import (
     first_overlap,
     stack,
 )
-from bfcviz.whatif.policy_serving import NO_LIMIT, Policy, PoolPolicy, checked_limit, policy_origin
+from bfcviz.whatif.policy import NO_LIMIT, Policy, PoolPolicy, checked_limit, policy_origin
 from bfcviz.whatif.pools import FirstFitPool
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
 

@@ -16,10 +16,10 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.formats.tensorflow import VERSIONS, round_up
 from bfcviz.formats.torch import LARGE_SEGMENT, Rules, divisions_of, divisions_text
 from bfcviz.units import GiB, KiB, MiB, format_bytes, parse_bytes
+from bfcviz.whatif.heap_policies import BFC_OPTIONS, MEMORY_OPTIONS, XLA_OPTIONS, BFCPolicy, XLAPolicy
 from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.planner import LIVE_OPTIONS, PACKED_OPTIONS, LiveBytesPolicy, PackedPolicy
-from bfcviz.whatif.policies import BFC_OPTIONS, MEMORY_OPTIONS, XLA_OPTIONS, BFCPolicy, XLAPolicy
-from bfcviz.whatif.policy_serving import NO_LIMIT, Policy, PoolPolicy
+from bfcviz.whatif.policy import NO_LIMIT, Policy, PoolPolicy
 from bfcviz.whatif.requests import ALLOCATE, RequestStream, stream_of
 from bfcviz.whatif.simulation import DriverMemory
 from bfcviz.whatif.torch_caching import MOST_SHUFFLED
@@ -695,7 +695,7 @@ def in_orders(policy: Policy, first: InOrder, serve: Callable[[Policy], InOrder]
 # `replay`: the requests of any source, served under other rules.
 
 
-def replay(  # noqa: PLR0913  the source, the rules, the limit, and how to run
+def replay(
     source: Any,
     policy: str | Policy,
     limit: int | str | None = None,

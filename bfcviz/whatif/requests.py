@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.heap_settings import heap_settings_of
 from bfcviz.errors import InvalidRequest
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Origin, Status, holds_only_states, recorded_failures, requested_bytes_known
 from bfcviz.events.schema import EVENT, Events, Flag, Kind
 from bfcviz.events.trace import Trace

@@ -27,7 +27,7 @@ from bfcviz.formats.tensorflow import UNIT
 from bfcviz.terminal import printable
 from bfcviz.units import bytes_range, format_bytes
 from bfcviz.whatif.outcome import Outcome
-from bfcviz.whatif.policy_serving import NO_LIMIT, Policy
+from bfcviz.whatif.policy import NO_LIMIT, Policy
 from bfcviz.whatif.policy_table import (
     POLICIES,
     InOrder,

@@ -22,7 +22,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, SupportsIndex
 
 from bfcviz.errors import FileError, InvalidRequest
-from bfcviz.events.labels import without_surrogates
+from bfcviz.events.label_table import without_surrogates
 from bfcviz.events.origin import MAX_POOLS
 from bfcviz.events.storage.files import replacing
 from bfcviz.events.trace import Trace
@@ -30,7 +30,7 @@ from bfcviz.extras import needed
 from bfcviz.importers.file_content import is_url
 from bfcviz.terminal import named_rows, printable, wrapped_lines
 from bfcviz.units import format_bytes
-from bfcviz.whatif.policy_serving import Policy
+from bfcviz.whatif.policy import Policy
 from bfcviz.whatif.policy_table import is_of_table, policy_key, policy_of, uncompared
 from bfcviz.whatif.requests import RequestStream, stream_of
 from bfcviz.whatif.sweep_points import (

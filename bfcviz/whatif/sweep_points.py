@@ -27,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import BfcvizError, InvalidRequest
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.extras import needed
 from bfcviz.units import parse_bytes
 from bfcviz.whatif.outcome import Outcome
-from bfcviz.whatif.policy_serving import Policy
+from bfcviz.whatif.policy import Policy
 from bfcviz.whatif.policy_table import is_of_table, policy_key, policy_of
 from bfcviz.whatif.requests import RequestStream, stream_of
 

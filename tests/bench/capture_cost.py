@@ -18,7 +18,7 @@ from functools import partial
 import numpy_served  # first: NumPy reads the number of threads when it is imported
 from numpy_served import np
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.live.labels import label
 from bfcviz.live.numpy import serve_numpy
 from bfcviz.live.stacks import Stacks

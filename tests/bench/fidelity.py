@@ -34,10 +34,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from minimalloc import CAPACITY, INSTANCES, instance
 
 import bfcviz
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.whatif.best_options import setting_line, tune
 from bfcviz.whatif.planner import pack
-from bfcviz.whatif.policy_serving import NO_LIMIT
+from bfcviz.whatif.policy import NO_LIMIT
 from bfcviz.whatif.policy_table import POLICIES, InOrder, in_orders, policy_of, policy_text, uncompared
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, requests_of
 

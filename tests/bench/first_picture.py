@@ -219,7 +219,7 @@ def imports(code: str, checkout: Path) -> tuple[float, Counter[str]]:
 SERVER = """
 import bfcviz.cli.view
 try:
-    import bfcviz.cli.server
+    import bfcviz.cli.page_server
 except ImportError:
     import bfcviz.cli.page_server  # where it was
 """

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.events.trace import Trace

@@ -109,7 +109,7 @@ def _beside() -> float:
 
 
 def compare(work, budget: float, options: argparse.Namespace) -> str:
-    from bfcviz.dashboard.live import LiveDashboard
+    from bfcviz.dashboard.live_dashboard import LiveDashboard
 
     heap = Heap(options.chunks)
     dashboard = LiveDashboard(heap.bfc, budget=budget, rate=options.rate, start=False)
@@ -146,7 +146,7 @@ def compare(work, budget: float, options: argparse.Namespace) -> str:
 
 def anatomy(options: argparse.Namespace) -> None:
     """What each kind of picture costs, and how much of it each part."""
-    from bfcviz.dashboard.live import LiveDashboard
+    from bfcviz.dashboard.live_dashboard import LiveDashboard
     from bfcviz.dashboard.renderer import FrameKind
 
     heap = Heap(options.chunks)

@@ -12,7 +12,7 @@ from random import Random
 
 from model_workload import training
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.trace import Origin, Trace
 from bfcviz.model import Model, keyframes, timeline
 from bfcviz.model.pool_state import PoolState

@@ -43,7 +43,10 @@ def show(folder: str, *, count: bool) -> None:
 
     def counted(trace, start, stop):
         frame = sys._getframe(1)
-        while frame.f_code.co_filename.endswith(("trace.py", "timelines.py")) and frame.f_back is not None:
+        while (
+            frame.f_code.co_filename.endswith(("trace.py", "timelines.py", "timeline_parts.py"))
+            and frame.f_back is not None
+        ):
             frame = frame.f_back
         reads[f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_qualname}"] += stop - start
         return read(trace, start, stop)

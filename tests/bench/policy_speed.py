@@ -14,7 +14,7 @@ from contextlib import suppress
 import numpy as np
 
 from bfcviz.errors import InvalidRequest
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream
 

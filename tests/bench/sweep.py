@@ -14,7 +14,7 @@ from time import monotonic
 import numpy as np
 
 import bfcviz
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream
 
 TRACES = 4

@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 
 import bfcviz
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, STREAM_ROW, RequestStream
 from bfcviz.whatif.search import TrialCache

@@ -4,7 +4,7 @@ from heaps import MIB, model_of, new_heap
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.analysis.fit import fit_of
+from bfcviz.analysis.would_fit import fit_of
 from bfcviz.errors import OutOfMemory
 
 ACTIONS = st.lists(st.tuples(st.booleans(), st.integers(1, 40_000), st.integers(0, 1000)), max_size=40)

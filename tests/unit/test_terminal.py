@@ -9,12 +9,12 @@ from heaps import MIB, new_heap
 
 import bfcviz
 from bfcviz.cli import main
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
 from bfcviz.terminal import aligned, json_text, named_rows, printable, say
-from bfcviz.watching.reports import OomReport, report
+from bfcviz.watching.watch_reports import OomReport, report
 
 EVIL = "a\x1b[2J\x1b]0;owned\x07\r\nb\x7f\x9b31m\u202e\u2066\u2028"
 SHOWN = r"a\x1b[2J\x1b]0;owned\x07\r\nb\x7f\x9b31m\u202e\u2066\u2028"

@@ -35,7 +35,7 @@ else:
 
 from bfcviz.errors import FileError
 from bfcviz.events.event_source import GroupSource, Source
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
 from bfcviz.events.schema import Events, copied, joined
 from bfcviz.events.storage.block_codec import CODED, MOST_EVENTS, DamagedBlock, EventCodec

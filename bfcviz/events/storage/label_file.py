@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from bfcviz.errors import TraceError
 from bfcviz.events.event_file import can_free_space, free_space
-from bfcviz.events.labels import MAX_LABEL_BYTES, Labels
+from bfcviz.events.label_table import MAX_LABEL_BYTES, Labels
 from bfcviz.events.storage.files import (
     MAX_JSON_VALUES,
     PRIVATE_FILE,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bfcviz.errors import FileError
 from bfcviz.events import schema
 from bfcviz.events.event_source import BLOCK, GroupSource, Source
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.storage.files import open_regular

@@ -12,7 +12,7 @@ from weakref import WeakSet
 from bfcviz._context_manager import Closing
 from bfcviz.errors import FileError, system_error_cause
 from bfcviz.events.event_file import EventFile
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog, name_thread, names_of_threads
 from bfcviz.events.origin import MAX_ORIGIN_BYTES, KnownGaps, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.storage.files import (

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Pool, RecordedFailure
 from bfcviz.events.schema import EVENT, MIN_CHUNK, NUM_BINS, Events, Flag, Kind, bin_numbers, joined, taken
 from bfcviz.formats.tensorflow import LOG_FAILURES, TYPE_BYTES, UNIT, round_up

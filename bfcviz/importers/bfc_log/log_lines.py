@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bfcviz.events.labels import Labels
-from bfcviz.formats.messages import TERMINAL_CODE
+from bfcviz.events.label_table import Labels
+from bfcviz.formats.message_grammar import TERMINAL_CODE
 from bfcviz.formats.onnxruntime import ARENA, as_tensorflow
 from bfcviz.importers.file_content import (
     LABELS,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Status
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import FileError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.ledger import SortedAddresses
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.schema import EVENT, Events, Kind

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Pool, Status
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace

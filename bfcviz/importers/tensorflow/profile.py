@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import FileError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import CPU_BFC, dtype_name, whole_windows

@@ -19,7 +19,7 @@ from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.replay import ALLOCATE, FREE, Operations
 from bfcviz.allocator.sub_allocators import PythonSubAllocator
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.ledger import Ledger
 from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Pool

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bfcviz.errors import FileError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS
 from bfcviz.events.schema import joined
 from bfcviz.events.trace import Trace

@@ -21,7 +21,7 @@ from bfcviz.code_places import (
     stack_words,
 )
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events.labels import MAX_LABEL_BYTES, Labels
+from bfcviz.events.label_table import MAX_LABEL_BYTES, Labels
 from bfcviz.events.ledger import SortedAddresses
 from bfcviz.events.origin import HISTORY_BEGINS, MAX_POOLS, STATE_ONLY, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.schema import Events, Kind

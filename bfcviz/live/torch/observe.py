@@ -16,7 +16,7 @@ from bfcviz import _forks, _interrupts
 from bfcviz.allocator.bfc import whole
 from bfcviz.code_places import CodePlace, stack_words
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory, OutOfMemoryTotals
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog, number_of_thread
 from bfcviz.events.origin import TORCH_OBSERVED
 from bfcviz.events.storage.recording import Recording

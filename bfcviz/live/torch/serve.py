@@ -29,11 +29,11 @@ from bfcviz.allocator.cuda import Budget, Memory, cuda_sub_allocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators import SubAllocator
 from bfcviz.errors import BfcvizError, InvalidRequest, LiveError, OutOfMemory, OutOfMemoryTotals
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.formats.torch import CONF
-from bfcviz.live.framework_hooks import StreamHeap, StreamTable
+from bfcviz.live.c_callbacks import StreamHeap, StreamTable
 from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
 from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room, Share
 from bfcviz.live.served_heap import OPTIONS, DeferredFrees, ServedHeap, require_compiled

@@ -222,7 +222,7 @@ def test_at_the_recursion_limit_no_lock_stays_closed():
 def test_locks_that_other_threads_hold_are_free_in_the_child(warm):
     code = """
 from bfcviz.devices.wrappers import LimitAllocator
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 inside, done = threading.Barrier(3), threading.Event()
 def wait():
     if threading.current_thread() in threads:
@@ -257,7 +257,7 @@ for thread in threads: thread.join()
 
 def test_a_lock_that_the_forking_thread_holds_is_its_own_in_the_child(warm):
     code = """
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 labels = Labels()
 class ForkingText:
     def __str__(self):

@@ -17,7 +17,7 @@ SAMPLE = {
         *("test_interrupts.py", "test_out_of_memory.py", "test_replay.py", "test_allocate_after_free.py"),
     ),
     "events": (
-        "test_labels.py",
+        "test_label_table.py",
         "test_log.py",
         "test_trace.py",
         "storage/test_blocks.py",

@@ -15,7 +15,7 @@ from bfcviz.analysis.event_text import explain_event
 from bfcviz.analysis.why import all_failures
 from bfcviz.cli.info import info, info_lines
 from bfcviz.errors import BfcvizError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace

@@ -13,9 +13,9 @@ from shared import SHARED, needs_shared, sample_trace
 from unit.figures.synthetic import KiB, PlainHeap, busy_trace
 
 import bfcviz
-from bfcviz.analysis.fit import fit_of
+from bfcviz.analysis.would_fit import fit_of
 from bfcviz.cli import main
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.exporters.interactive_page import heap_events, packed_heap, page_modules, save_page
 from bfcviz.figures.theme import LIGHT, rgb
 from bfcviz.model import Model

@@ -7,7 +7,7 @@ import pytest
 from bfcviz.cli import main
 from bfcviz.cli.record import prepare_folder, set_aside
 from bfcviz.errors import FileError, OtherFiles
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.files import EARLIER
 from bfcviz.events.storage.recording import Recording

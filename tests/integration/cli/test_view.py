@@ -21,7 +21,7 @@ from integration.cli.test_demo import browser_arguments, homes, recording_browse
 from processes import children_of
 
 import bfcviz
-from bfcviz.cli import main, server, view
+from bfcviz.cli import main, page_server, view
 from bfcviz.errors import BfcvizError
 
 LIMIT_S = 150
@@ -63,7 +63,7 @@ def test_a_port_is_a_number(port, capsys):
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("build.example", False)],  # noqa: S104
 )
 def test_loopback_addresses_are_recognised(ip, loopback):
-    assert server.is_loopback(ip) is loopback
+    assert page_server.is_loopback(ip) is loopback
 
 
 def viewing(*options, folder, log, browser=None):
@@ -307,7 +307,7 @@ def printed_address(log, process):
     "screen", ["{{ 1 + 1 }} {% raw %} %}", "SCREEN LIGHT LIVE", "\U0001f600 ü \n </p> %s"]
 )
 def test_a_first_screen_reaches_the_page_as_it_is(screen):
-    page = server.opening(screen, "dark")
+    page = page_server.opening(screen, "dark")
     assert f'<div id="bfcviz-first-screen">{screen}<p role' in page
     assert 'data-jp-theme-light="false"' in page
     assert 'data-jp-theme-name="JupyterLab Dark"' in page
@@ -320,12 +320,12 @@ def test_a_page_whose_kernel_does_not_start_says_so(monkeypatch):
     async def flushed():
         pass
 
-    sent, page = [], object.__new__(server._Page)
+    sent, page = [], object.__new__(page_server._Page)
     page.initialize(
-        SimpleNamespace(first_bytes=server.opening("the first screen", "light"), rest_of_page=broken)
+        SimpleNamespace(first_bytes=page_server.opening("the first screen", "light"), rest_of_page=broken)
     )
     page.application = SimpleNamespace(settings={})
-    monkeypatch.setattr(server._Page, "xsrf_token", "")
+    monkeypatch.setattr(page_server._Page, "xsrf_token", "")
     for name, does in {
         "set_header": lambda *_: None,
         "flush": flushed,
@@ -333,7 +333,7 @@ def test_a_page_whose_kernel_does_not_start_says_so(monkeypatch):
         "finish": sent.append,
     }.items():
         monkeypatch.setattr(page, name, does)
-    asyncio.run(server._Page.get.__wrapped__(page, ""))
+    asyncio.run(page_server._Page.get.__wrapped__(page, ""))
     first, told = sent
     assert first.count("</script>") == 1
     assert told.startswith("<script>bfcviz_failed(")

@@ -10,10 +10,10 @@ from heaps import MIB, new_heap
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.analysis.account import Account, AccountFigures, account_of
-from bfcviz.dashboard import live as module
+from bfcviz.dashboard import live_dashboard as module
 from bfcviz.dashboard.controls import MOVES
 from bfcviz.dashboard.layouts import layouts, names_in
-from bfcviz.dashboard.live import LiveDashboard
+from bfcviz.dashboard.live_dashboard import LiveDashboard
 from bfcviz.dashboard.renderer import FrameKind
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Status

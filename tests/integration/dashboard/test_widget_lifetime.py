@@ -20,7 +20,7 @@ import bfcviz
 from bfcviz.dashboard.figure_widget import PlotlyScript
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.inspector_menus import LiveSeries
-from bfcviz.dashboard.live import LiveDashboard
+from bfcviz.dashboard.live_dashboard import LiveDashboard
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 

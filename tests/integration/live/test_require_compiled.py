@@ -16,7 +16,7 @@ try:
 except bfcviz.BfcvizError as error:
     print(type(error).__name__, numpy_api.get_handler() is before)
 with labels.label("encoder"):
-    print(labels.number_in(bfcviz.events.labels.Labels()))
+    print(labels.number_in(bfcviz.events.label_table.Labels()))
 print(any(name.startswith("bfcviz._live") for name in sys.modules))
 """
 

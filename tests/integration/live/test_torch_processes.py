@@ -81,7 +81,7 @@ import atexit, ctypes, sys, threading
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators import PythonSubAllocator
 from bfcviz.live.served_heap import DeferredFrees
-from bfcviz.live.framework_hooks import StreamTable
+from bfcviz.live.c_callbacks import StreamTable
 
 class Refusing(PythonSubAllocator):
     def allocate(self, alignment, num_bytes):

@@ -80,7 +80,7 @@ assert watched.report().stats.bytes_in_use or watched.failure
 
 
 def test_the_server_of_a_page_needs_no_numbers_and_no_grammar():
-    code = "import bfcviz.cli.view, bfcviz.cli.server"
+    code = "import bfcviz.cli.view, bfcviz.cli.page_server"
     assert not loaded_by(code) & {"numpy", "plotly", "pyarrow", "pandas", "rfc3987_syntax.syntax_helpers"}
 
 

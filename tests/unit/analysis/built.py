@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import STATE_ONLY, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.trace import Trace
 from bfcviz.importers.event_makers import (

@@ -10,9 +10,9 @@ from unit.analysis.built import MIB, state
 import bfcviz
 from bfcviz.analysis.advice import WORDS, requests_until_failure
 from bfcviz.analysis.diagnosis import Verdict, failure_headline, failure_lines, verdict_sentence
-from bfcviz.analysis.fit import would_fit
 from bfcviz.analysis.heap_settings import Family, heap_settings_of
 from bfcviz.analysis.why import all_failures, diagnose
+from bfcviz.analysis.would_fit import would_fit
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.model.trace_from_source import trace_of
 

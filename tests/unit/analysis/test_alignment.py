@@ -21,7 +21,7 @@ from bfcviz.analysis.alignment import (
     shared,
 )
 from bfcviz.errors import TraceError
-from bfcviz.events.mark_values import packed_value
+from bfcviz.events.marks import packed_value
 from bfcviz.events.schema import Kind
 from bfcviz.model import Model
 from bfcviz.model.navigation import events_of

@@ -27,8 +27,8 @@ from bfcviz.analysis.diagnosis import (
     without_failure,
 )
 from bfcviz.analysis.diagnosis_json import diagnosis_json
-from bfcviz.analysis.fit import would_fit
 from bfcviz.analysis.why import all_failures, diagnose
+from bfcviz.analysis.would_fit import would_fit
 from bfcviz.errors import OutOfMemory, TraceError
 from bfcviz.events.origin import RecordedFailure, Status
 from bfcviz.events.schema import Kind

@@ -8,7 +8,7 @@ from unit.figures.synthetic import busy_trace
 
 from bfcviz.analysis.event_text import explain_event, short_words, step_line
 from bfcviz.errors import TraceError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.model import Model
 from bfcviz.model.trace_from_source import trace_of

@@ -9,7 +9,7 @@ from shared import sample_file, sample_trace
 import bfcviz
 from bfcviz.cli import main
 from bfcviz.cli.info import info, info_lines
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Origin, Pool, Status, Trace
 

@@ -11,7 +11,7 @@ from bfcviz.dashboard import event_list as module
 from bfcviz.dashboard.event_list import EventList
 from bfcviz.dashboard.table import ROWS
 from bfcviz.errors import TraceError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model.grouping import HolderChoice

@@ -9,7 +9,7 @@ import pytest
 from heaps import MIB, new_heap
 from shared import ROOT
 
-from bfcviz.dashboard.live import LiveDashboard
+from bfcviz.dashboard.live_dashboard import LiveDashboard
 from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.sliding_window import KEEP
 from bfcviz.events.storage.files import OpenFile

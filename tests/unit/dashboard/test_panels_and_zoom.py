@@ -11,7 +11,7 @@ from bfcviz.dashboard.panels_and_zoom import PanelData, brushed, whole, zoomed
 from bfcviz.events.trace import Trace
 from bfcviz.figures import address_time
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.timelines import StepAxis
+from bfcviz.figures.timeline_parts import StepAxis
 from bfcviz.figures.view_options import Look, MapWindow, Selected
 from bfcviz.model.trace_from_source import trace_of
 

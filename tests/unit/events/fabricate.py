@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 import numpy as np
 import pyarrow.parquet as pq
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Origin
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.events.storage.parquet import LABELS_KEY, ORIGIN_KEY, ParquetLabelNames, parquet_table

@@ -5,7 +5,7 @@ import pytest
 from unit.events.fabricate import fabricate, fabricate_labels, fabricate_trace
 
 from bfcviz.errors import TraceError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Origin
 from bfcviz.events.schema import EVENT
 from bfcviz.events.trace import BLOCK, Trace

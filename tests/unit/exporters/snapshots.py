@@ -5,7 +5,7 @@ import pickletools
 
 from unit.figures.synthetic import KiB, MiB, PlainHeap
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.model.model import Model
 
 VIEWER_READS = {

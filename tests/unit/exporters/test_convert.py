@@ -14,7 +14,7 @@ from unit.model.one_pass import find
 
 import bfcviz
 from bfcviz.errors import TraceError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.schema import Kind

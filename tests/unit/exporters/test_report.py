@@ -15,7 +15,7 @@ from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 import bfcviz
 from bfcviz.analysis.diagnosis import failure_lines
-from bfcviz.analysis.growths import growths
+from bfcviz.analysis.pool_growths import growths
 from bfcviz.analysis.why import diagnose
 from bfcviz.cli.report import FORMATS, rendered
 from bfcviz.events.origin import Pool

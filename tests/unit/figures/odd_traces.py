@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import numpy as np
 from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace, trace_of
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.events.trace import Origin, Pool, Status, Trace
 

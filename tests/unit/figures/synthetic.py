@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import EVENT, Kind, bin_of
 from bfcviz.events.trace import Origin, Pool, Status, Trace
 

@@ -4,7 +4,7 @@ from shared import sample_trace
 from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace, trace_of
 
 import bfcviz
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures.colouring import (
     COLOURINGS,

@@ -7,7 +7,7 @@ from unit.figures.synthetic import busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures.event_rate import rate_panel, rates
-from bfcviz.figures.timelines import measure_history
+from bfcviz.figures.timeline_parts import measure_history
 from bfcviz.figures.view_options import Look
 
 

@@ -4,7 +4,7 @@ import pytest
 from unit.figures.drawn import fragmentation_timeline, named
 from unit.figures.synthetic import MiB, busy_trace
 
-from bfcviz.figures import timelines
+from bfcviz.figures import timeline_parts
 from bfcviz.figures.fragmentation_timeline import MEASURES
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
@@ -36,9 +36,9 @@ def test_each_measure_carries_its_definition(trace):
 
 def test_inside_long_intervals_no_measure_loses_its_extremes(monkeypatch):
     trace = busy_trace(2000)
-    monkeypatch.setattr(timelines, "POINTS", len(trace))
+    monkeypatch.setattr(timeline_parts, "POINTS", len(trace))
     exact = fragmentation_timeline(trace, look=Look(wanted=MiB))
-    monkeypatch.setattr(timelines, "POINTS", 50)
+    monkeypatch.setattr(timeline_parts, "POINTS", 50)
     coarse = fragmentation_timeline(trace, look=Look(wanted=MiB))
     for one, other in zip(coarse.data[:4], exact.data[:4], strict=True):
         assert len(one.x) == 52

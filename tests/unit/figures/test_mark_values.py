@@ -13,11 +13,11 @@ from unit.figures.synthetic import marked_trace
 import bfcviz
 from bfcviz.analysis.event_text import short_words
 from bfcviz.errors import InvalidRequest
-from bfcviz.events.labels import Labels
-from bfcviz.events.mark_values import mark_value, measured_names, packed_value, valued_marks
+from bfcviz.events.label_table import Labels
+from bfcviz.events.marks import mark_value, measured_names, packed_value, valued_marks
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures.mark_values import MOST_LINES, MOST_POINTS, HasValues, marked_series
-from bfcviz.figures.timelines import measure_history, without_phases
+from bfcviz.figures.timeline_parts import measure_history, without_phases
 from bfcviz.figures.view_options import Look
 
 

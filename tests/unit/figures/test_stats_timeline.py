@@ -6,7 +6,7 @@ from unit.figures.drawn import fragmentation_timeline, named, stats_timeline
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT
-from bfcviz.figures import timelines
+from bfcviz.figures import timeline_parts
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 
@@ -38,9 +38,9 @@ def test_lines_go_through_the_stats_of_every_step(trace):
 
 def test_a_long_trace_keeps_its_extremes(monkeypatch):
     trace = busy_trace(2000)
-    monkeypatch.setattr(timelines, "POINTS", len(trace))
+    monkeypatch.setattr(timeline_parts, "POINTS", len(trace))
     exact = stats_timeline(trace)
-    monkeypatch.setattr(timelines, "POINTS", 50)
+    monkeypatch.setattr(timeline_parts, "POINTS", 50)
     coarse = stats_timeline(trace)
     for name in ("in use", "largest free chunk"):
         assert len(named(coarse, name).x) == 52

@@ -5,7 +5,7 @@ from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.events.schema import Kind
 from bfcviz.figures.time_strip import WINDOW, strip_panel, strip_traces
-from bfcviz.figures.timelines import measure_history
+from bfcviz.figures.timeline_parts import measure_history
 from bfcviz.figures.view_options import Look
 from bfcviz.model import timeline
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bfcviz.errors import TraceError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Events, Kind, joined
 from bfcviz.events.trace import Trace

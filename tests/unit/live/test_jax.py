@@ -14,7 +14,7 @@ from threads import wait_for_end
 from unit.live.jax_stand_in import Array, Device, Stack, put_jax, stack
 
 from bfcviz.errors import InvalidRequest, LiveError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
@@ -35,7 +35,7 @@ from bfcviz.live.observed_heap import ObservedHeap
 from bfcviz.model import Model
 from bfcviz.model.navigation import peak
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.watching.reports import report
+from bfcviz.watching.watch_reports import report
 
 
 @pytest.fixture

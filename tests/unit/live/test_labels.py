@@ -17,11 +17,11 @@ from unit.figures.drawn import stats_timeline
 
 import bfcviz
 from bfcviz.errors import LiveError
-from bfcviz.events import labels as labels_module
-from bfcviz.events.labels import Labels
+from bfcviz.events import label_table as labels_module
+from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.figures.timelines import measure_history
+from bfcviz.figures.timeline_parts import measure_history
 from bfcviz.live import labels
 from bfcviz.live import labels as live_labels
 from bfcviz.live.labels import label, mark, phase

@@ -8,7 +8,7 @@ from heaps import KIB, MIB
 from threads import in_threads
 
 import bfcviz
-from bfcviz.dashboard.live import LiveDashboard
+from bfcviz.dashboard.live_dashboard import LiveDashboard
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.schema import Kind

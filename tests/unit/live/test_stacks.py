@@ -15,12 +15,12 @@ from processes import needs_compiled
 
 import bfcviz
 from bfcviz.errors import LiveError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live import stacks
-from bfcviz.live.framework_hooks import DEEPEST, WALK_ON, Walker
+from bfcviz.live.c_callbacks import DEEPEST, WALK_ON, Walker
 from bfcviz.live.labels import label
 from bfcviz.live.numpy import serve_numpy, unserved
 from bfcviz.live.stacks import Capture, Stacks

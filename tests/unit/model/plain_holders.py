@@ -5,7 +5,7 @@ from collections import defaultdict
 import numpy as np
 from heap_strategies import run
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import EVENT
 from bfcviz.events.trace import Origin, Pool, Status, Trace
 

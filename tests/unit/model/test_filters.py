@@ -3,7 +3,7 @@ import pytest
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.event_source import BLOCK
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import EVENT, Kind, bin_of
 from bfcviz.model import Model
 from bfcviz.model.filters import SORTS, ChunkFilter, EventFilter, LabelSearch, matching, order_chunks

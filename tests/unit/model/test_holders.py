@@ -11,7 +11,7 @@ from unit.model.plain_holders import labels_of, plain_sums, trace_of_heap
 
 import bfcviz
 from bfcviz.errors import TraceError
-from bfcviz.events.labels import BEGINS, ENDS, Labels
+from bfcviz.events.label_table import BEGINS, ENDS, Labels
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.model import Model
 from bfcviz.model.grouping import DEEPEST, UNNAMED, grouping

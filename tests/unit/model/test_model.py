@@ -11,7 +11,7 @@ from naive_heap import NaiveHeap
 from processes import sized
 
 from bfcviz.errors import TraceError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import EVENT, Kind, bin_of
 from bfcviz.events.storage import parquet
 from bfcviz.events.trace import Origin, Pool, Trace

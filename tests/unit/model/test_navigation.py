@@ -10,7 +10,7 @@ import bfcviz
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import TraceError
-from bfcviz.events.labels import BEGINS, ENDS, PhaseEnd, phase_ends
+from bfcviz.events.label_table import BEGINS, ENDS, PhaseEnd, phase_ends
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import HISTORY_BEGINS, Origin, Pool
 from bfcviz.events.schema import Kind

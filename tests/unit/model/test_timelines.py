@@ -5,7 +5,7 @@ from processes import sized
 from unit.figures.synthetic import busy_trace, trace_of
 
 from bfcviz.errors import TraceError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import Reader
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.events.sliding_window import WindowSource

@@ -14,7 +14,7 @@ from unit.model.index_answers import check, fresh
 
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.figures.timelines import measure_history
+from bfcviz.figures.timeline_parts import measure_history
 from bfcviz.model import Model
 from bfcviz.model.navigation import events_of, peak, worst_fragmentation
 from bfcviz.model.occupancy import byte_steps

@@ -11,7 +11,7 @@ from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.replay import Operations
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace

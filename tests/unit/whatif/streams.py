@@ -5,7 +5,7 @@ import random
 import numpy as np
 from hypothesis import strategies as st
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, STREAM_ROW, RequestStream
 
 MiB = 1 << 20

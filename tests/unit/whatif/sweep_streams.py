@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import bfcviz
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream
 

@@ -14,7 +14,7 @@ from shared import sample_trace
 from unit.whatif.streams import LIMIT, numbered_stream, streams
 
 from bfcviz.errors import BrokenInvariant, InvalidRequest
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.whatif import planner
 from bfcviz.whatif.packing import FOUND, IMPOSSIBLE, SEARCHING, CanonicalSearch, PackingProblem
 from bfcviz.whatif.planner import (

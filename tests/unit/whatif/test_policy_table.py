@@ -10,7 +10,7 @@ from unit.whatif.streams import MiB, holes, numbered_stream, stream_of
 
 import bfcviz
 from bfcviz.errors import InvalidRequest
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.formats.tensorflow import VERSIONS
 from bfcviz.model.trace_from_source import trace_of

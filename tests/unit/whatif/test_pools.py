@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.pools import BuddyPool, CupyPool, ExactSizePool, FirstFitPool, RmmPool, StreamOrderedPool
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream

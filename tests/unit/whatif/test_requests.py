@@ -7,7 +7,7 @@ from shared import sample_trace
 from unit.figures.synthetic import KiB, MiB, PlainHeap
 
 import bfcviz
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind

@@ -10,7 +10,7 @@ from unit.whatif.sweep_streams import KiB, MiB, Raises, numbers, random_stream, 
 
 import bfcviz
 from bfcviz.errors import BfcvizError, FileError, InvalidRequest
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, RequestStream, stream_of
 from bfcviz.whatif.sweep import SweepResults, sweep

@@ -7,7 +7,7 @@ import pytest
 from unit.events.fabricate import fabricate, fabricate_trace
 
 from bfcviz.errors import MissingExtra
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Origin
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.events.trace import BLOCK, Trace

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from bfcviz.errors import FileError
-from bfcviz.events import labels as labels_module
+from bfcviz.events import label_table as labels_module
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import bfcviz
 from bfcviz.errors import FileError
 from bfcviz.events import event_file
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Pool, Status
 from bfcviz.events.storage import drain as drain_module
 from bfcviz.events.storage import label_file

@@ -11,7 +11,7 @@ from unit.events.fabricate import alike, fabricate, fabricate_labels, fabricate_
 from bfcviz.cli.info import info
 from bfcviz.errors import FileError
 from bfcviz.events import event_source
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.events.storage import label_file, parquet

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from unit.events.fabricate import fabricate, fabricate_labels, fabricate_trace
 
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.schema import EVENT, NUM_BINS, Kind
 from bfcviz.events.storage import label_file, parquet

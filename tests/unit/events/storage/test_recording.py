@@ -11,7 +11,7 @@ from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.event_file import RECORD
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log_memory import SLOT
 from bfcviz.events.origin import KnownGaps, Pool, RecordedFailure, Status, recorded_failures
 from bfcviz.events.schema import Kind

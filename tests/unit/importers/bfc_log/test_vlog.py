@@ -9,7 +9,7 @@ from unit.importers.made import REAL
 from unit.importers.naive_view import view_of
 
 from bfcviz.errors import FileError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Status, recorded_failures
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace

@@ -8,7 +8,7 @@ from unit.importers.naive_bfc import NaiveBFC
 from unit.importers.naive_view import view_of
 from unit.importers.profile_maker import PlaneMaker, memory
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.event_makers import interleave

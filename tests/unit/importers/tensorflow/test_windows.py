@@ -6,7 +6,7 @@ from unit.importers.profile_maker import PlaneMaker, memory
 
 import bfcviz
 from bfcviz.errors import FileError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, Status
 from bfcviz.importers.tensorflow.reconstruct import REQUEST, RecordedRequests
 from bfcviz.importers.tensorflow.windows import BETWEEN, join

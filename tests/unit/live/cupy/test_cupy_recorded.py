@@ -5,7 +5,7 @@ import pytest
 from processes import needs_compiled
 from unit.live.cupy_stand_in import cupy, gpu, heap_of, needs_cupy, served
 
-from bfcviz.dashboard.live import LiveDashboard
+from bfcviz.dashboard.live_dashboard import LiveDashboard
 from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.schema import Kind

@@ -10,7 +10,7 @@ from heaps import MIB
 from threads import in_threads
 from unit.live.cupy_stand_in import cupy, gpu, needs_cupy
 
-from bfcviz.dashboard.live import LiveDashboard
+from bfcviz.dashboard.live_dashboard import LiveDashboard
 from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.schema import Kind

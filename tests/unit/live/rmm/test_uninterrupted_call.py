@@ -10,8 +10,8 @@ import pytest
 from interrupts import until_ctrl_c
 from processes import needs_compiled
 
-from bfcviz.live import framework_hooks
-from bfcviz.live.framework_hooks import UninterruptedCall
+from bfcviz.live import c_callbacks
+from bfcviz.live.c_callbacks import UninterruptedCall
 
 
 def test_ctrl_c_in_the_call_comes_after_it():
@@ -38,7 +38,7 @@ def test_while_python_exits_and_modules_are_empty_the_call_is_made(monkeypatch):
     monkeypatch.setattr(sys, "is_finalizing", lambda: True)
     call = UninterruptedCall(lambda number: 2 * number)
     for name in ("_interrupts", "_block", "sys"):
-        monkeypatch.setattr(framework_hooks, name, None)
+        monkeypatch.setattr(c_callbacks, name, None)
     assert call(21) == 42
 
 

@@ -8,7 +8,7 @@ import pytest
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
-from bfcviz.live.framework_hooks import StreamTable
+from bfcviz.live.c_callbacks import StreamTable
 from bfcviz.live.served_heap import DeferredFrees
 
 ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)

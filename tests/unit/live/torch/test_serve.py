@@ -23,7 +23,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live import labels as names
-from bfcviz.live.framework_hooks import StreamTable
+from bfcviz.live.c_callbacks import StreamTable
 from bfcviz.live.labels import label
 from bfcviz.live.served_heap import DeferredFrees
 from bfcviz.live.torch.serve import GpuMemory, Heaps, TorchHeap, serve_torch

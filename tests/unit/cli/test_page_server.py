@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from bfcviz.cli import server
-from bfcviz.cli.page_scripts import ENTRY, first_scripts
+from bfcviz.cli import page_server
+from bfcviz.cli.page_server import ENTRY, first_scripts
 from bfcviz.dashboard.figure_widget import PlotlyScript
 
 _CHUNK = re.compile(rb'\.push\(\[\["?(\d+)')
@@ -13,7 +13,7 @@ _CHUNK = re.compile(rb'\.push\(\[\["?(\d+)')
 def test_it_has_what_voila_loads_first_and_its_own_script_last():
     static = next(
         folder
-        for folder in map(Path, server.collect_static_paths(["voila", "nbconvert"], "lab"))
+        for folder in map(Path, page_server.collect_static_paths(["voila", "nbconvert"], "lab"))
         if (folder / ENTRY).exists()
     )
     alone = first_scripts(static, [])
@@ -39,6 +39,6 @@ def test_a_voila_that_names_its_chunks_otherwise_costs_time_only(tmp_path):
 
 
 def test_the_page_knows_plotly_by_the_digest_that_its_kernel_names():
-    found = server.page_scripts().result()
+    found = page_server.page_scripts().result()
     assert found.plotly == PlotlyScript.shared().digest
     assert set(found.packed) == {found.plotly, found.first}

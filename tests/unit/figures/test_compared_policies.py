@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.whatif.streams import MiB, numbered_stream
 
-from bfcviz.figures.policy_comparison import (
+from bfcviz.figures.compared_policies import (
     COLUMNS,
     MOST_ROWS,
     ByteAxis,

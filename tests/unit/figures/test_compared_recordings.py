@@ -8,9 +8,9 @@ from unit.figures.odd_traces import ODD, assert_drawable
 from unit.figures.synthetic import MiB, busy_trace
 
 import bfcviz
-from bfcviz.analysis.comparison import peaks_text
+from bfcviz.analysis.recording_comparison import peaks_text
+from bfcviz.figures.compared_recordings import recordings_compared
 from bfcviz.figures.export import rendered
-from bfcviz.figures.recording_comparison import recordings_compared
 from bfcviz.figures.theme import THEMES
 
 

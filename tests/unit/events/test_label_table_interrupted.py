@@ -7,8 +7,8 @@ from itertools import count
 import pytest
 from interrupts import interrupted
 
-from bfcviz.events import labels as labels_module
-from bfcviz.events.labels import Label, Labels
+from bfcviz.events import label_table as labels_module
+from bfcviz.events.label_table import Label, Labels
 
 ROWS = [(f"op{number}", {"stack": f"train.py:{number}"} if number % 2 else {}) for number in range(6)]
 WITH = ("intern", "append_to", "add_line", "add_next_lines")

@@ -10,7 +10,7 @@ from heaps import KIB, MIB, new_heap
 import bfcviz
 from bfcviz import notebook
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.watching.reports import last_failure, report
+from bfcviz.watching.watch_reports import last_failure, report
 
 
 def test_it_names_the_holders_at_the_peak():
@@ -71,7 +71,7 @@ def test_a_watch_reports_by_itself():
     found = w.report()
     assert found.words[0] == w.says
     assert [(each.name, each.num_bytes) for each in found.holders] == [
-        (f"weights, test_reports.py:{line} test_a_watch_reports_by_itself", 8 * MIB)
+        (f"weights, test_watch_reports.py:{line} test_a_watch_reports_by_itself", 8 * MIB)
     ]
 
 

@@ -9,7 +9,7 @@ from unit.figures.synthetic import KiB, MiB, PlainHeap
 
 import bfcviz
 from bfcviz.analysis.diagnosis import AdviceKind, Verdict
-from bfcviz.analysis.fit import Request, fit_of, fit_sentence, in_the_way, request_at, would_fit
+from bfcviz.analysis.would_fit import Request, fit_of, fit_sentence, in_the_way, request_at, would_fit
 from bfcviz.cli import main
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.trace import Trace

@@ -10,13 +10,13 @@ from unit.figures.synthetic import KiB, PlainHeap
 import bfcviz
 from bfcviz.cli import main
 from bfcviz.errors import BfcvizError
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import FEW_CLASSES, colouring
 from bfcviz.figures.theme import LIGHT
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.kinds import KINDS, SOON, UNKNOWN, KindRules, MemoryKinds, use_rules
+from bfcviz.model.memory_kinds import KINDS, SOON, UNKNOWN, KindRules, MemoryKinds, use_rules
 from bfcviz.model.model import Model
 
 SNAPSHOTS = SHARED / "real" / "snapshots"

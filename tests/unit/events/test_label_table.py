@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.errors import TraceError
-from bfcviz.events import labels as labels_module
-from bfcviz.events.labels import Label, Labels
+from bfcviz.events import label_table as labels_module
+from bfcviz.events.label_table import Label, Labels
 
 texts = st.text()  # without surrogates, as every text that came out of a file
 tables = st.lists(st.tuples(texts, st.dictionaries(texts, texts, max_size=3)), max_size=20)

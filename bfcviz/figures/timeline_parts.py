@@ -7,8 +7,8 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.labels import PhaseEnd, phase_ends
-from bfcviz.events.mark_values import mark_value, measured_names, value_text
+from bfcviz.events.label_table import PhaseEnd, phase_ends
+from bfcviz.events.marks import mark_value, measured_names, value_text
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import LINES, Floats

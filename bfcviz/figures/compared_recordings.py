@@ -7,7 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.analysis.alignment import AlignedBy, PairedStep
-from bfcviz.analysis.comparison import AT_PEAK, PeakPart, RecordingComparison, parts_text, peaks_text
+from bfcviz.analysis.recording_comparison import (
+    AT_PEAK,
+    PeakPart,
+    RecordingComparison,
+    parts_text,
+    peaks_text,
+)
 from bfcviz.figures.panel import BARE_ROWS, FLAT_BARS, Panel, Picture, below_each_other, compose
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint, Theme, ThemeName, theme_of, translucent

@@ -8,9 +8,9 @@ from unit.figures.drawn import stats_timeline
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace, marked_trace, trace_of
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.figures import timelines
+from bfcviz.figures import timeline_parts
 from bfcviz.figures.stats_timeline import stats_panel
-from bfcviz.figures.timelines import StepAxis, envelope, measure_history, upper_edge
+from bfcviz.figures.timeline_parts import StepAxis, envelope, measure_history, upper_edge
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model import timelines as series
@@ -147,7 +147,7 @@ def named(panel, start):
 @pytest.fixture
 def coarse(monkeypatch):
     """Pictures of 50 points, from series of at most 200 rows."""
-    monkeypatch.setattr(timelines, "POINTS", 50)
+    monkeypatch.setattr(timeline_parts, "POINTS", 50)
     monkeypatch.setattr(series, "POINTS", 100)
     monkeypatch.setattr(series.RollingTimeline.__init__, "__defaults__", (0, 100, 0))
 

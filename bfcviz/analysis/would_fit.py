@@ -25,7 +25,7 @@ from bfcviz.analysis.heap_settings import Family, HeapSettings
 from bfcviz.analysis.short_names import cut
 from bfcviz.analysis.why import RUNS, judged_diagnosis
 from bfcviz.code_places import place_in_code
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import RecordedFailure
 from bfcviz.events.schema import Kind, taken
 from bfcviz.events.trace import Trace

@@ -22,9 +22,16 @@ from unit.dashboard.pages import tell_views
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
-from bfcviz.dashboard import live as module
+from bfcviz.dashboard import live_dashboard as module
 from bfcviz.dashboard.header import notice
-from bfcviz.dashboard.live import LEAST_S, MOST_S, LiveDashboard, RingReader, StatusLine, read_ring_once
+from bfcviz.dashboard.live_dashboard import (
+    LEAST_S,
+    MOST_S,
+    LiveDashboard,
+    RingReader,
+    StatusLine,
+    read_ring_once,
+)
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool

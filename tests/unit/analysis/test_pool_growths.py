@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from shared import SHARED, needs_shared, snapshot_trace
 
 import bfcviz
-from bfcviz.analysis.growths import growth_verdict, growths, growths_json
+from bfcviz.analysis.pool_growths import growth_verdict, growths, growths_json
 from bfcviz.cli import main
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import BEGIN_MARKS, Origin, Pool, Status
 from bfcviz.events.schema import Flag, Kind

@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.fit import blocker_name
 from bfcviz.analysis.heap_settings import Family, heap_settings_of
+from bfcviz.analysis.would_fit import blocker_name
 from bfcviz.answers import Answer
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Status, facts_of, holds_only_states, regions_known
 from bfcviz.events.schema import EVENT, Events, Flag, Kind
 from bfcviz.events.trace import Trace, event_times

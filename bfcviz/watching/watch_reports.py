@@ -62,7 +62,7 @@ class Report:
     @cached_property
     def card(self) -> str:
         """The card, as HTML."""
-        from bfcviz.exporters.card import peak_card  # noqa: PLC0415  a training script has no page and draws nothing
+        from bfcviz.exporters.first_screen import peak_card  # noqa: PLC0415  a training script has no page and draws nothing
 
         return peak_card(self.model, self.says)
 
@@ -159,7 +159,7 @@ class OomReport:
     @cached_property
     def card(self) -> str:
         """The card, as HTML."""
-        from bfcviz.exporters.card import failure_card  # noqa: PLC0415  a training script has no page and draws nothing
+        from bfcviz.exporters.first_screen import failure_card  # noqa: PLC0415  a training script has no page and draws nothing
 
         return failure_card(self.model, self.diagnosis)
 

@@ -7,10 +7,10 @@ from unit.whatif.golden import Golden, golden_files, shared_files
 from unit.whatif.streams import numbered_stream
 
 from bfcviz.errors import InvalidRequest
-from bfcviz.events.labels import Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.formats.tensorflow import VERSIONS
-from bfcviz.whatif.policies import GAP, ExactBFCMemory, RecordedBFCMemory
-from bfcviz.whatif.policy_serving import policy_region_pieces
+from bfcviz.whatif.heap_policies import GAP, ExactBFCMemory, RecordedBFCMemory
+from bfcviz.whatif.policy import policy_region_pieces
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, REGION_ROW, RequestStream
 from bfcviz.whatif.simulation import DriverCall
