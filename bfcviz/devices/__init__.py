@@ -18,7 +18,7 @@ from bfcviz.devices.device import (
     Stream,
 )
 from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, physical_gpus, simulate_gpus
-from bfcviz.devices.session import Journey
+from bfcviz.devices.session_memory import Journey
 from bfcviz.devices.settings import (
     GPUOptions,
     LogicalDeviceConfiguration,

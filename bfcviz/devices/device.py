@@ -22,7 +22,7 @@ from bfcviz.devices.physical import (
     SimulatedMemory,
     parse_name,
 )
-from bfcviz.devices.session import AllocatorRegistry, HostMemory, Journey, SessionHeaps
+from bfcviz.devices.session_memory import AllocatorRegistry, HostMemory, Journey, SessionHeaps
 from bfcviz.devices.settings import PlannedDevice, Settings, State
 from bfcviz.errors import DevicesError, UnknownDevice
 from bfcviz.events.trace import Trace
