@@ -59,8 +59,6 @@ class SharedCluster:
 def shared_cluster():
     patient = {
         "distributed.deploy.lost-worker-timeout": f"{PATIENCE_S}s",  # after it the cluster gives a worker up for ever
-        "distributed.comm.timeouts.connect": f"{PATIENCE_S}s",
-        "distributed.comm.timeouts.tcp": f"{PATIENCE_S}s",
     }
     with dask.config.set(patient):
         shared = SharedCluster()
