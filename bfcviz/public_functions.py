@@ -19,6 +19,7 @@ from bfcviz.analysis import pool_growths as growth_search
 from bfcviz.analysis import what_grew as growth_between
 from bfcviz.analysis.account import Account, account_at, account_of, figures_of_facts
 from bfcviz.analysis.diagnosis import Diagnosis, without_failure
+from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.leaks import Leaks
 from bfcviz.analysis.pool_growths import Growths
 from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_of_text, rank_set
@@ -26,7 +27,6 @@ from bfcviz.analysis.recording_comparison import RecordingComparison, paired_hea
 from bfcviz.analysis.short_names import cut
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.what_grew import WhatGrew, moments_between
-from bfcviz.analysis.why import diagnose
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.errors import BfcvizError, FileError, NoMessage, TraceError
 from bfcviz.events.trace import Trace
@@ -36,13 +36,13 @@ from bfcviz.importers.file_format import READABLE
 from bfcviz.importers.messages import is_pasted, last_line, read_message_file, read_pasted
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.rank_files import rank_files
+from bfcviz.model import find_steps
 from bfcviz.model import holders as holder_tree
-from bfcviz.model import navigation
+from bfcviz.model.find_steps import NAMED_STEPS, failed_steps, failing_pool, opening
 from bfcviz.model.grouping import grouping
 from bfcviz.model.holders import Holders
 from bfcviz.model.memory_kinds import KindRules, use_rules
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import NAMED_STEPS, failed_steps, failing_pool, opening
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import format_bytes, parse_bytes
 
@@ -340,7 +340,7 @@ def peak(source: Any, pool: int = 0) -> int:
         source: as for `explain`.
         pool: index of the heap among `trace.origin.pools`.
     """
-    return navigation.peak(trace_from(source), pool)
+    return find_steps.peak(trace_from(source), pool)
 
 
 @_unrecorded_while_explaining()
@@ -351,7 +351,7 @@ def worst_fragmentation(source: Any, pool: int = 0) -> int:
         source: as for `explain`.
         pool: index of the heap among `trace.origin.pools`.
     """
-    return navigation.worst_fragmentation(trace_from(source), pool)
+    return find_steps.worst_fragmentation(trace_from(source), pool)
 
 
 @_unrecorded_while_explaining()

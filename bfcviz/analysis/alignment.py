@@ -26,9 +26,9 @@ from bfcviz.model.equal_steps import (
     step_marks,
     step_marks_name,
 )
+from bfcviz.model.find_steps import events_of
 from bfcviz.model.grouping import Grouping, Path, grouping
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import events_of
 from bfcviz.units import counted
 
 # ------------------------------------------------------------------------------

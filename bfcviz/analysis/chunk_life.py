@@ -20,8 +20,8 @@ from bfcviz.analysis.short_names import short_name
 from bfcviz.events.event_source import BLOCK
 from bfcviz.events.schema import Events, Flag, Kind
 from bfcviz.events.trace import Trace
+from bfcviz.model.find_steps import matches
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import matches
 from bfcviz.units import counted, format_bytes
 
 _LOOK: Final = 8 * BLOCK

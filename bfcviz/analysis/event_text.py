@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.analysis.diagnosis import failure_sentences, model_to_diagnose
+from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.heap_settings import Family, heap_settings_of
 from bfcviz.analysis.short_names import path_end, short_name
-from bfcviz.analysis.why import diagnose
 from bfcviz.events.label_table import Labels
 from bfcviz.events.marks import mark_value, value_text
 from bfcviz.events.origin import holds_only_states, recorded_failures

@@ -15,10 +15,10 @@ from bfcviz.events.schema import taken
 from bfcviz.events.trace import Trace, check_history, event_times
 from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import FEWEST, EqualSteps, equal_steps, repeated_steps
+from bfcviz.model.find_steps import phases
 from bfcviz.model.grouping import Grouping, Path, grouping
 from bfcviz.model.lifetimes import elapsed, of_chunks
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import phases
 from bfcviz.units import counted, duration, format_bytes, signed_bytes
 
 if TYPE_CHECKING:

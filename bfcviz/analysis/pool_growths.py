@@ -26,8 +26,8 @@ from bfcviz.events.origin import Status, facts_of, holds_only_states, regions_kn
 from bfcviz.events.schema import EVENT, Events, Flag, Kind
 from bfcviz.events.trace import Trace, event_times
 from bfcviz.formats.torch import SMALL
+from bfcviz.model.find_steps import end_of_state, events_of, history_begins, peak
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import end_of_state, events_of, history_begins, peak
 from bfcviz.units import counted, format_bytes
 
 # ------------------------------------------------------------------------------

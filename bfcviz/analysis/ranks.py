@@ -17,16 +17,16 @@ import numpy as np
 
 from bfcviz.analysis.diagnosis import Diagnosis, Verdict, failure_headline
 from bfcviz.analysis.diagnosis_json import cause_for_json
+from bfcviz.analysis.failures import all_failures
 from bfcviz.analysis.short_names import shortened_name
 from bfcviz.analysis.stated_answer import StatedAnswer, StatedFailureAnswer
 from bfcviz.analysis.stated_verdict import StatedCause
-from bfcviz.analysis.why import all_failures
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Status, holds_only_states, regions_known, stated_peak
 from bfcviz.events.trace import Trace
+from bfcviz.model.find_steps import end_of_state, failed_steps, worst_fragmentation
 from bfcviz.model.grouping import grouping
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import end_of_state, failed_steps, worst_fragmentation
 from bfcviz.model.timelines import measured
 from bfcviz.model.trace_index import summary_index_of
 from bfcviz.terminal import aligned, printable

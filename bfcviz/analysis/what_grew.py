@@ -28,9 +28,9 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, check_history
 from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import plain_step_name
+from bfcviz.model.find_steps import events_of, phases
 from bfcviz.model.grouping import Grouping, Path
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import events_of, phases
 from bfcviz.units import format_bytes, signed_bytes
 
 if TYPE_CHECKING:

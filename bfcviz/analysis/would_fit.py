@@ -21,17 +21,17 @@ from bfcviz.analysis.diagnosis import (
     model_to_diagnose,
     undecided_diagnosis,
 )
+from bfcviz.analysis.failures import RUNS, judged_diagnosis
 from bfcviz.analysis.heap_settings import Family, HeapSettings
 from bfcviz.analysis.short_names import cut
-from bfcviz.analysis.why import RUNS, judged_diagnosis
 from bfcviz.code_places import place_in_code
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import RecordedFailure
 from bfcviz.events.schema import Kind, taken
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import SMALL, SMALL_SEGMENT
+from bfcviz.model.find_steps import last_event, recorded_failures_by_event
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import last_event, recorded_failures_by_event
 from bfcviz.units import counted, format_bytes, short_address
 
 

@@ -20,8 +20,8 @@ from bfcviz.errors import FileError, InvalidRequest, TraceError
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.find_steps import NAMED_STEPS
 from bfcviz.model.grouping import UNNAMED
-from bfcviz.model.navigation import NAMED_STEPS
 from bfcviz.periodic import Periodic
 from bfcviz.terminal import printable, say
 from bfcviz.units import read_as

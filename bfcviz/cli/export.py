@@ -13,8 +13,8 @@ from bfcviz.figures.failure import failure_step_to_show
 from bfcviz.figures.paper import COLUMN_MM, PAGE_MM
 from bfcviz.figures.view_options import PLAIN
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.find_steps import NAMED_STEPS, failing_pool, opening
 from bfcviz.model.memory_kinds import use_kinds
-from bfcviz.model.navigation import NAMED_STEPS, failing_pool, opening
 from bfcviz.terminal import say
 
 

@@ -8,10 +8,10 @@ from bfcviz.cli.command import add_kinds, add_more_files
 from bfcviz.cli.common import add_by, asked_ranks, parse_step, pool_number, status_of
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.find_steps import NAMED_STEPS, failing_pool
 from bfcviz.model.holders import Holders, holder_lines, holders, require_chunks
 from bfcviz.model.memory_kinds import use_kinds
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import NAMED_STEPS, failing_pool
 from bfcviz.public_functions import what_grew
 from bfcviz.terminal import json_text, say
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
-from bfcviz.analysis.why import all_failures
+from bfcviz.analysis.failures import all_failures
 from bfcviz.cli.command import add_more_files
 from bfcviz.cli.common import asked_ranks, status_of
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import PROCESS_PEAK, Origin, Status, later_reasons, process_peak
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.find_steps import MOST_FAILURES, failures_left_out
 from bfcviz.model.model import Model, external
-from bfcviz.model.navigation import MOST_FAILURES, failures_left_out
 from bfcviz.terminal import json_text, say
 from bfcviz.units import counted, format_bytes
 

@@ -20,7 +20,7 @@ from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.storage.folder import ORIGIN_FILE
 from bfcviz.extras import needed
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.navigation import NAMED_STEPS, failing_pool
+from bfcviz.model.find_steps import NAMED_STEPS, failing_pool
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 

@@ -39,8 +39,8 @@ from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.tensorflow.windows import files_of_windows
 from bfcviz.live.recorded_process import CLAIM, FLIGHT_FOLDER, FLIGHT_KEEP
 from bfcviz.live.startup.sitecustomize import LOST, UNWRITTEN
+from bfcviz.model.find_steps import failures
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import failures
 from bfcviz.model.trace_index import IndexBuilder
 from bfcviz.terminal import say
 from bfcviz.units import format_bytes

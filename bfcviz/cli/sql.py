@@ -17,7 +17,7 @@ from bfcviz.cli.common import add_by, open_with_progress, parse_step
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.storage.parquet import without_formulas
 from bfcviz.exporters.sql import COLUMNS, TABLES, query
-from bfcviz.model.navigation import NAMED_STEPS
+from bfcviz.model.find_steps import NAMED_STEPS
 from bfcviz.terminal import aligned, json_text, printable, say
 
 _WIDEST: Final = 80  # characters of a cell

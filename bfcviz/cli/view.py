@@ -160,8 +160,8 @@ def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
         BfcvizError: the file cannot be read: it may have changed since it was checked.
     """
     from bfcviz.dashboard import Inspector  # noqa: PLC0415  the server needs no widgets
+    from bfcviz.model.find_steps import opening  # noqa: PLC0415
     from bfcviz.model.memory_kinds import use_kinds  # noqa: PLC0415
-    from bfcviz.model.navigation import opening  # noqa: PLC0415
 
     ranks = _prepared_ranks.pop(file, None) or _ranks_to_view(file)
     if ranks is not None:

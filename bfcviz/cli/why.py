@@ -12,10 +12,10 @@ from typing import Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_lines, without_failure
 from bfcviz.analysis.diagnosis_json import diagnosis_json
+from bfcviz.analysis.failures import all_failures, diagnose
 from bfcviz.analysis.pool_growths import Growths, growths, growths_json
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.stated_answer import StatedAnswer
-from bfcviz.analysis.why import all_failures, diagnose
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.cli.command import add_more_files
 from bfcviz.cli.common import asked_ranks, pool_number, status_of
@@ -24,7 +24,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.importers.file_content import is_url, local_copy
 from bfcviz.importers.messages import is_pasted, read_message_file, read_pasted
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.navigation import failures_left_out
+from bfcviz.model.find_steps import failures_left_out
 from bfcviz.public_functions import growths_lead, lead_without_failure
 from bfcviz.terminal import json_text, say
 from bfcviz.units import parse_bytes

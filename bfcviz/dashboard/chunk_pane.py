@@ -53,8 +53,8 @@ from bfcviz.figures.text import harmless
 from bfcviz.figures.view_options import PLAIN, Look, Selected
 from bfcviz.model import CHUNK, Model
 from bfcviz.model.filters import ChunkFilter, ChunkOrder, LabelSearch, order_chunks
+from bfcviz.model.find_steps import last_event
 from bfcviz.model.grouping import HolderChoice, grouping_of, members
-from bfcviz.model.navigation import last_event
 from bfcviz.units import exact_bytes, format_bytes
 
 CHUNK_COLUMNS: Final = (

@@ -21,7 +21,7 @@ from bfcviz.figures.export import FORMATS, IMAGES, IN_MEMORY, rendered
 from bfcviz.figures.panel import Picture
 from bfcviz.model import Model
 from bfcviz.model.filters import found_by
-from bfcviz.model.navigation import next_step, peak, previous_step, worst_fragmentation
+from bfcviz.model.find_steps import next_step, peak, previous_step, worst_fragmentation
 from bfcviz.periodic import Periodic
 from bfcviz.units import counted, exact_size_text, format_bytes, parse_bytes
 

@@ -11,8 +11,8 @@ import ipywidgets as widgets
 from bfcviz.analysis.account import ACCOUNT_STYLE, DeviceAccount, account_bar
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline
 from bfcviz.analysis.event_text import EventSearch, explain_step, search_words, step_line
+from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.what_grew import WhatGrew
-from bfcviz.analysis.why import diagnose
 from bfcviz.events.origin import Origin, Status, facts_of, holds_only_states, recorded_failures
 from bfcviz.events.trace import Trace
 from bfcviz.exporters.first_screen import SIZE_BAR_STYLE, SizeBar, size_bars
@@ -20,7 +20,7 @@ from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import following
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
-from bfcviz.model.navigation import failed_steps, peak
+from bfcviz.model.find_steps import failed_steps, peak
 from bfcviz.units import counted, format_bytes
 
 # ------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from bfcviz.dashboard.holders_pane import GREW, HoldersPane
 from bfcviz.dashboard.layouts import EVERYTHING, StageBox, layout_name, layouts, map_pixels, names_in
 from bfcviz.dashboard.layouts import STYLE as STAGE_STYLE
 from bfcviz.dashboard.map_cursor import MapCursor
-from bfcviz.dashboard.panels_and_zoom import PanelData, brushed, whole, zoomed
+from bfcviz.dashboard.panel_data import PanelData, brushed, whole, zoomed
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, check_history
@@ -47,8 +47,8 @@ from bfcviz.figures.panel import Panel, Picture
 from bfcviz.figures.text import picture_facts
 from bfcviz.figures.view import FIGURES
 from bfcviz.figures.view_options import Look, Selected, unmarked, with_step
+from bfcviz.model.find_steps import busy_window, events_of, opening, step_of_pool
 from bfcviz.model.grouping import HolderChoice
-from bfcviz.model.navigation import busy_window, events_of, opening, step_of_pool
 from bfcviz.model.trace_index import index_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from bfcviz.dashboard.inspector import Inspector
 from bfcviz.errors import BfcvizError
 from bfcviz.events.trace import Trace
 from bfcviz.figures.text import harmless
-from bfcviz.model.navigation import opening
+from bfcviz.model.find_steps import opening
 
 
 class InspectorMenu(widgets.VBox):  # type: ignore[misc]

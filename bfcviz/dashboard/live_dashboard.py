@@ -16,7 +16,7 @@ from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.controls import numbered
 from bfcviz.dashboard.header import notice
 from bfcviz.dashboard.inspector import Inspector
-from bfcviz.dashboard.renderer import BUDGET, RATE, FrameChoice, FrameKind, Renderer, Workload
+from bfcviz.dashboard.render_loop import BUDGET, RATE, FrameChoice, FrameKind, Renderer, Workload
 from bfcviz.dashboard.table import row
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import Status

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.dashboard.panels_and_zoom import PanelData
+from bfcviz.dashboard.panel_data import PanelData
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import holds_only_states, regions_known, requested_bytes_known
 from bfcviz.exporters.interactive_page import class_table, page_colouring, page_heap, page_json, page_modules

@@ -24,9 +24,9 @@ from bfcviz.events.trace import Trace
 from bfcviz.exporters.torch_snapshot import write_snapshot
 from bfcviz.extras import needed
 from bfcviz.importers.event_makers import HEAP_CHUNK, HeapRegion, events_of_state
+from bfcviz.model.find_steps import events_of, phases_among
 from bfcviz.model.keyframe_bytes import keyframes
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import events_of, phases_among
 from bfcviz.model.timelines import timeline
 from bfcviz.model.trace_index import IndexBuilder
 

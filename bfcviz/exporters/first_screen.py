@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline, request_words
+from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.short_names import path_end
-from bfcviz.analysis.why import diagnose
 from bfcviz.events.origin import facts_of, holds_only_states, regions_known
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import OTHER, colouring
@@ -16,7 +16,7 @@ from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import LIGHT, following, holder_rules, holder_variables
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
-from bfcviz.model.navigation import first_failure, opening
+from bfcviz.model.find_steps import first_failure, opening
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from bfcviz.analysis.diagnosis import (
     without_failure,
 )
 from bfcviz.analysis.diagnosis_json import diagnosis_json
+from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.pool_growths import (
     Growths,
     PoolGrowth,
@@ -33,13 +34,12 @@ from bfcviz.analysis.pool_growths import (
 )
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.short_names import shortened_name
-from bfcviz.analysis.why import diagnose
 from bfcviz.events.origin import Origin, Status, holds_only_states
 from bfcviz.events.trace import Trace
+from bfcviz.model.find_steps import failed_steps
 from bfcviz.model.grouping import UNNAMED
 from bfcviz.model.holders import Holders, holders, largest_holder_rows, other_holders
 from bfcviz.model.model import Model, ModelStats
-from bfcviz.model.navigation import failed_steps
 from bfcviz.model.timelines import TIMELINE, timeline
 from bfcviz.terminal import escaped, json_text
 from bfcviz.units import format_bytes

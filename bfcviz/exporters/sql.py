@@ -23,16 +23,16 @@ with needed("a question in SQL", "pyarrow", "sql"):
     import pyarrow.compute as pc
 
 from bfcviz.analysis.diagnosis_json import diagnosis_json
-from bfcviz.analysis.why import all_failures
+from bfcviz.analysis.failures import all_failures
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.origin import regions_known, requested_bytes_known
 from bfcviz.events.storage.parquet import SCHEMA, ParquetLabelNames, described, parquet_table
 from bfcviz.events.trace import Trace
 from bfcviz.model import lifetimes
 from bfcviz.model.address_layout import LONG_AGO, NEVER
+from bfcviz.model.find_steps import opening
 from bfcviz.model.holders import holders
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import opening
 from bfcviz.model.timelines import RATIOS, timeline
 
 # ------------------------------------------------------------------------------

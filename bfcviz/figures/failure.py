@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.analysis.diagnosis import Diagnosis, Run, without_failure
-from bfcviz.analysis.why import diagnose
+from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
@@ -29,7 +29,7 @@ from bfcviz.figures.theme import Paint
 from bfcviz.figures.view import HeapData, View
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
-from bfcviz.model.navigation import failed_steps
+from bfcviz.model.find_steps import failed_steps
 from bfcviz.units import counted, exact_bytes, format_bytes, short_address
 
 # ------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from bfcviz.figures.text import harmless
 from bfcviz.figures.timeline_parts import History, positions_of, step_line
 from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
 from bfcviz.figures.view_options import Look
-from bfcviz.model.navigation import events_of
+from bfcviz.model.find_steps import events_of
 
 MOST_LINES: Final = 6
 """Names that are drawn, those with the most marks."""

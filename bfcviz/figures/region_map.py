@@ -20,9 +20,7 @@ from bfcviz.events.label_table import NO_DETAILS, STACK_DETAILS, Labels
 from bfcviz.events.origin import requested_bytes_known, thread_text
 from bfcviz.events.schema import Events, Kind, bin_numbers, bin_of
 from bfcviz.figures.colouring import COLOURINGS, FREE, MOST_CLASSES, Colouring, colouring, faded
-from bfcviz.figures.map_rows import SPAN, CellBytes, Pieces, Rows, VisibleRows, no_pieces, rows_of, selected
-from bfcviz.figures.panel import LINES, TEXTS, Boxes, Floats, Panel, box_outlines, box_trace
-from bfcviz.figures.raster_image import (
+from bfcviz.figures.map_image import (
     LiveMap,
     RasterGrid,
     cell_bytes,
@@ -31,6 +29,8 @@ from bfcviz.figures.raster_image import (
     merged_raster_rows,
     paint,
 )
+from bfcviz.figures.map_rows import SPAN, CellBytes, Pieces, Rows, VisibleRows, no_pieces, rows_of, selected
+from bfcviz.figures.panel import LINES, TEXTS, Boxes, Floats, Panel, box_outlines, box_trace
 from bfcviz.figures.text import axis_unit, fitted, harmless, round_bytes
 from bfcviz.figures.theme import Paint, Theme, contrasting, mixed, translucent
 from bfcviz.figures.view import DashboardPlace, HeapData, View

@@ -16,7 +16,7 @@ from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import Theme, translucent
 from bfcviz.figures.view_options import PLAIN, Axis, Look
 from bfcviz.model.equal_steps import step_marks
-from bfcviz.model.navigation import Phase, phases_among
+from bfcviz.model.find_steps import Phase, phases_among
 from bfcviz.model.timelines import NotableTimelineEvents, RollingTimeline
 from bfcviz.model.trace_index import index_of
 from bfcviz.units import exact_bytes

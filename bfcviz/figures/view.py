@@ -19,7 +19,7 @@ from bfcviz.figures.text import picture_facts
 from bfcviz.figures.timeline_parts import History, StepAxis, measure_history
 from bfcviz.figures.view_options import PLAIN, Look, Selected
 from bfcviz.model import Model
-from bfcviz.model.navigation import last_event
+from bfcviz.model.find_steps import last_event
 
 D = TypeVar("D")
 T = TypeVar("T")

@@ -1578,7 +1578,7 @@ _LARGEST_PASTE: Final = 1 << 23
 def _holds_only_cut_dumps(path: Path) -> bool:
     """Whether a text holds chunks of a heap, but of no heap all of them, and no history."""
     # They need NumPy, and most texts have no chunks.
-    from bfcviz.importers.bfc_log.dump import holds_only_cut_dumps  # noqa: PLC0415
+    from bfcviz.importers.bfc_log.failure_dumps import holds_only_cut_dumps  # noqa: PLC0415
     from bfcviz.importers.bfc_log.log_lines import log_text  # noqa: PLC0415
     from bfcviz.importers.bfc_log.vlog import holds_log_memory, holds_regions, holds_requests  # noqa: PLC0415
 

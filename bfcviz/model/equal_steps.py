@@ -24,7 +24,7 @@ from bfcviz.events.label_table import ENDS, phase_ends
 from bfcviz.events.marks import ALERT, STEP_WORDS
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model.navigation import events_of
+from bfcviz.model.find_steps import events_of
 from bfcviz.units import format_bytes
 
 FEWEST: Final = 4

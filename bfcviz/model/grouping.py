@@ -18,10 +18,10 @@ from bfcviz.events.origin import holds_only_states, thread_name
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.equal_steps import step_marks
+from bfcviz.model.find_steps import events_of
 from bfcviz.model.lifetimes import born_of
 from bfcviz.model.memory_kinds import UNKNOWN as UNKNOWN_KIND
 from bfcviz.model.memory_kinds import MemoryKinds
-from bfcviz.model.navigation import events_of
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------

@@ -21,9 +21,9 @@ from bfcviz.events.schema import Events, Kind, taken
 from bfcviz.events.trace import Trace
 from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import plain_step_name, step_marks_name
+from bfcviz.model.find_steps import events_of
 from bfcviz.model.grouping import UNNAMED, Grouping, Path, grouping
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import events_of
 from bfcviz.units import format_bytes
 
 if TYPE_CHECKING:

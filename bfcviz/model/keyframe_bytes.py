@@ -27,9 +27,9 @@ from bfcviz.errors import TraceError
 from bfcviz.events.schema import taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
+from bfcviz.model.kept_states import EMPTY, Snapshot
 from bfcviz.model.pool_state import PoolState
 from bfcviz.model.row_storage import CHUNK_ROW, REGION_ROW
-from bfcviz.model.snapshots import EMPTY, Snapshot
 
 MAGIC: Final = b"BFCK"
 VERSION: Final = 1

@@ -27,8 +27,8 @@ from bfcviz.events.origin import HISTORY_BEGINS, holds_only_states
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.files import read_small
 from bfcviz.events.trace import Trace
+from bfcviz.model.find_steps import history_begins
 from bfcviz.model.lifetimes import born_of
-from bfcviz.model.navigation import history_begins
 
 PARAMETERS, GRADIENTS, OPTIMIZER_STATE = "parameters", "gradients", "optimizer state"
 ACTIVATIONS, INPUTS, KV_CACHE, WORKSPACE = "activations", "inputs", "KV cache", "workspace"

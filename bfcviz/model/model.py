@@ -13,10 +13,10 @@ from bfcviz.events.event_source import BLOCK
 from bfcviz.events.schema import NUM_BINS, Events, Kind, bin_numbers, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
+from bfcviz.model.kept_states import Snapshot, Snapshots
 from bfcviz.model.keyframe_bytes import decode
 from bfcviz.model.pool_state import PoolState
 from bfcviz.model.row_storage import CHUNK_ROW
-from bfcviz.model.snapshots import Snapshot, Snapshots
 
 # ------------------------------------------------------------------------------
 # One pool at one step as plain data: chunks, regions, bins (size classes) and totals.

@@ -17,9 +17,9 @@ from bfcviz.events.marks import valued_marks
 from bfcviz.events.schema import EVENT, Events, Kind, joined, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access, extremes
+from bfcviz.model.kept_states import Snapshots
 from bfcviz.model.model import Model
 from bfcviz.model.pool_state import PoolState
-from bfcviz.model.snapshots import Snapshots
 
 # ------------------------------------------------------------------------------
 # Every total over a range of steps, in as many rows as a picture has pixels; every extreme is kept.

@@ -34,9 +34,9 @@ from bfcviz.events.schema import EVENT, Events, Kind, joined, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
 from bfcviz.model.extremes import add_byte_steps, nothing_seen
+from bfcviz.model.kept_states import EMPTY
 from bfcviz.model.keyframe_bytes import encode, shuffled, unshuffled
 from bfcviz.model.pool_state import PoolState
-from bfcviz.model.snapshots import EMPTY
 from bfcviz.model.timelines import TIMELINE, RollingTimeline, put_row
 
 ROWS: Final = 32

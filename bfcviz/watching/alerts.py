@@ -17,7 +17,7 @@ from bfcviz.events.marks import ALERT
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.navigation import events_of
+from bfcviz.model.find_steps import events_of
 from bfcviz.model.timelines import RATIOS, TIMELINE, measured, timeline_parts
 from bfcviz.periodic import Periodic
 from bfcviz.thresholds import Hysteresis, Threshold, Unit

@@ -19,7 +19,7 @@ import ipywidgets as widgets
 
 from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.figure_widget import OneWayFigureWidget, relayouting, restyling
-from bfcviz.dashboard.renderer import Renderer, Workload
+from bfcviz.dashboard.render_loop import Renderer, Workload
 from bfcviz.figures.sweep_heat_map import sweep_heat_map
 from bfcviz.figures.theme import ThemeName
 from bfcviz.figures.view_options import Look

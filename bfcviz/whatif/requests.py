@@ -19,9 +19,9 @@ from bfcviz.events.schema import EVENT, Events, Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model import Model
+from bfcviz.model.find_steps import failing_pool
 from bfcviz.model.lifetimes import born_of
 from bfcviz.model.model import model_chunks_in_use
-from bfcviz.model.navigation import failing_pool
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import format_bytes
 

@@ -87,7 +87,7 @@ def zooms_cost(inspector, runs: int) -> dict[str, list[float]]:
     """What it costs to zoom the region map to a quarter of each side, here and there."""
     from dataclasses import replace  # noqa: PLC0415  beside its only use
 
-    from bfcviz.dashboard.panels_and_zoom import whole  # noqa: PLC0415
+    from bfcviz.dashboard.panel_data import whole  # noqa: PLC0415
     from bfcviz.figures.view_options import MapWindow  # noqa: PLC0415
 
     panel = inspector.view.panels["region_map"]

@@ -147,7 +147,7 @@ def compare(work, budget: float, options: argparse.Namespace) -> str:
 def anatomy(options: argparse.Namespace) -> None:
     """What each kind of picture costs, and how much of it each part."""
     from bfcviz.dashboard.live_dashboard import LiveDashboard
-    from bfcviz.dashboard.renderer import FrameKind
+    from bfcviz.dashboard.render_loop import FrameKind
 
     heap = Heap(options.chunks)
     dashboard = LiveDashboard(heap.bfc, start=False)

@@ -13,7 +13,7 @@ from random import Random
 from unittest.mock import patch
 
 import bfcviz
-from bfcviz.dashboard import panels_and_zoom
+from bfcviz.dashboard import panel_data
 from bfcviz.dashboard.layouts import names_in
 from bfcviz.events.trace import Trace
 from bfcviz.figures import active_memory, view
@@ -121,7 +121,7 @@ CASES = (
 
 def measure(heap: GrowingHeap, layout: str, look: Look, *, again: bool) -> tuple[int, ...]:
     """New events at a refresh; and of each refresh: events read, ms of reading, ms of drawing."""
-    data, names = panels_and_zoom.PanelData(heap.trace, 0), names_in(layout)
+    data, names = panel_data.PanelData(heap.trace, 0), names_in(layout)
     refresh(data, heap.trace, look, names)
     found, grew = [], 0
     for _ in range(RUNS):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from properties.plain_series import values_of
 
 from bfcviz.events.schema import Kind
-from bfcviz.model.navigation import events_of, next_step, peak, previous_step, worst_fragmentation
+from bfcviz.model.find_steps import events_of, next_step, peak, previous_step, worst_fragmentation
 from bfcviz.model.timelines import RATIOS
 
 

@@ -6,7 +6,7 @@ from shared import sample_trace
 
 import bfcviz
 from bfcviz.errors import BfcvizError, TraceError
-from bfcviz.model import navigation
+from bfcviz.model import find_steps
 
 MIB = 1 << 20
 
@@ -36,15 +36,15 @@ def test_a_path_a_trace_and_a_model_give_the_same(folder):
     assert {bfcviz.explain(each) for each in given} == {bfcviz.explain(trace, len(trace) - 1)}
     assert "late" in bfcviz.explain(trace)
     assert {bfcviz.explain(each, event=0) for each in given} == {bfcviz.explain(trace, 0)}
-    assert {bfcviz.peak(each) for each in given} == {navigation.peak(trace)}
-    assert {bfcviz.worst_fragmentation(each) for each in given} == {navigation.worst_fragmentation(trace)}
+    assert {bfcviz.peak(each) for each in given} == {find_steps.peak(trace)}
+    assert {bfcviz.worst_fragmentation(each) for each in given} == {find_steps.worst_fragmentation(trace)}
     pictures = [bfcviz.draw("region_map", each, 3).table for each in given]
     assert all(picture.equals(pictures[0]) for picture in pictures)
 
 
 def test_a_profile_is_read_too():
     path = bfcviz.sample("lstm")
-    assert bfcviz.peak(path) == navigation.peak(sample_trace("lstm"))
+    assert bfcviz.peak(path) == find_steps.peak(sample_trace("lstm"))
 
 
 def test_a_live_heap_is_a_source():

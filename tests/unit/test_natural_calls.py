@@ -7,7 +7,7 @@ from shared import sample_trace
 
 import bfcviz
 from bfcviz.errors import LiveError
-from bfcviz.model.navigation import opening
+from bfcviz.model.find_steps import opening
 
 OOM = bfcviz.sample("oom_log")
 

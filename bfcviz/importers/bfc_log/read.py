@@ -14,7 +14,7 @@ from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.formats import onnxruntime
 from bfcviz.formats.xla import JAX_WORDS, REACTANT, TENSORFLOW_WORDS, XLA_ERROR
-from bfcviz.importers.bfc_log.dump import (
+from bfcviz.importers.bfc_log.failure_dumps import (
     RERUN,
     Dump,
     DumpCollector,

@@ -26,7 +26,7 @@ SAMPLE = {
         *("test_model.py", "test_consistency.py", "test_array_access.py", "test_timelines.py"),
         "test_keyframes.py",
     ),
-    "figures": ("test_map_cells.py", "test_raster_image.py"),
+    "figures": ("test_map_cells.py", "test_map_image.py"),
     "formats": ("test_compiled_rules.py",),
     "live": ("test_require_compiled.py",),
     "whatif": ("test_new_policy.py",),

@@ -12,7 +12,7 @@ import bfcviz
 from bfcviz.analysis.diagnosis import failure_lines
 from bfcviz.analysis.diagnosis_json import diagnosis_json
 from bfcviz.analysis.event_text import explain_event
-from bfcviz.analysis.why import all_failures
+from bfcviz.analysis.failures import all_failures
 from bfcviz.cli.info import info, info_lines
 from bfcviz.errors import BfcvizError
 from bfcviz.events.label_table import Labels

@@ -33,7 +33,7 @@ from dataclasses import replace
 
 import bfcviz
 from bfcviz.events.schema import Kind
-from bfcviz.model.navigation import worst_fragmentation
+from bfcviz.model.find_steps import worst_fragmentation
 
 run = bfcviz.open(bfcviz.sample("conv"))
 """

@@ -95,7 +95,7 @@ def test_keys_step_and_jump(small):
     small.wait_for_step(small.lab.python("len(run)"))
     small.key("k")
     small.wait_for_step(
-        small.lab.python("__import__('bfcviz.model.navigation', fromlist=['peak']).peak(run)")
+        small.lab.python("__import__('bfcviz.model.find_steps', fromlist=['peak']).peak(run)")
     )
     assert small.lab.page.locator(".jp-Cell").count() == 2  # no shortcut of the lab added a cell
 

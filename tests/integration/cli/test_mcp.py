@@ -11,12 +11,12 @@ from integration.browser.lab import find_browser
 from shared import ROOT, sample_trace
 
 import bfcviz
-from bfcviz.analysis.why import diagnose
+from bfcviz.analysis.failures import diagnose
 from bfcviz.cli import main
 from bfcviz.cli import mcp as command
 from bfcviz.errors import MissingExtra
 from bfcviz.events.log import EVENTS_FILE
-from bfcviz.model.navigation import failed_steps
+from bfcviz.model.find_steps import failed_steps
 
 pytestmark = pytest.mark.skipif(
     find_spec("mcp") is None, reason="the SDK of the protocol is not installed: pip install 'bfcviz[mcp]'"

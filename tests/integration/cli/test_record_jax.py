@@ -11,7 +11,7 @@ from bfcviz.events.origin import Status
 from bfcviz.events.trace import Trace
 from bfcviz.live.jax import GAPS
 from bfcviz.model import Model
-from bfcviz.model.navigation import peak
+from bfcviz.model.find_steps import peak
 
 STAND_IN = """
 import sys

@@ -21,7 +21,7 @@ from bfcviz.dashboard.holders_pane import MOST
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures import FIGURES
-from bfcviz.model.navigation import failed_steps
+from bfcviz.model.find_steps import failed_steps
 from bfcviz.units import format_bytes
 
 

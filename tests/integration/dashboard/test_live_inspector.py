@@ -14,7 +14,7 @@ from bfcviz.dashboard import live_dashboard as module
 from bfcviz.dashboard.controls import MOVES
 from bfcviz.dashboard.layouts import layouts, names_in
 from bfcviz.dashboard.live_dashboard import LiveDashboard
-from bfcviz.dashboard.renderer import FrameKind
+from bfcviz.dashboard.render_loop import FrameKind
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Status
 from bfcviz.events.trace import Trace

@@ -6,7 +6,7 @@ from unit.analysis.built import state, two_states
 
 from bfcviz.dashboard import Inspector
 from bfcviz.figures.view_options import Selected
-from bfcviz.model.navigation import end_of_state
+from bfcviz.model.find_steps import end_of_state
 
 
 def test_an_inspector_opens_at_the_state_and_not_at_an_empty_heap():

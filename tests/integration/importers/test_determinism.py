@@ -11,7 +11,7 @@ from integration.attacks.seeds import FORMATS, LONG, made_files, real_files
 import bfcviz
 from bfcviz.cli.info import info
 from bfcviz.analysis.diagnosis_json import diagnosis_json
-from bfcviz.analysis.why import all_failures
+from bfcviz.analysis.failures import all_failures
 
 files = {files}
 path = Path(tempfile.mkdtemp()) / "input"

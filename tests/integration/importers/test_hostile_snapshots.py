@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shared import SHARED, needs_shared, write_anew
 
 from bfcviz.analysis.diagnosis import failure_lines
-from bfcviz.analysis.why import all_failures
+from bfcviz.analysis.failures import all_failures
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.cli.info import info, info_lines
 from bfcviz.errors import FileError

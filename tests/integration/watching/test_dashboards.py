@@ -10,7 +10,7 @@ from unit.watching.ranks import board, ranks
 import bfcviz
 from bfcviz.cli import attach
 from bfcviz.dashboard import LiveDashboard
-from bfcviz.watching.dashboards import WorkersDashboard
+from bfcviz.watching.watch_dashboards import WorkersDashboard
 
 PATIENCE_S = 60
 

@@ -12,7 +12,7 @@ from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.block_codec import MOST_EVENTS
 from bfcviz.model import Model
-from bfcviz.model.navigation import events_of
+from bfcviz.model.find_steps import events_of
 
 __all__ = ["as_it_was"]
 

@@ -22,7 +22,7 @@ from bfcviz.analysis.account import (
     account_of,
     figures_of_facts,
 )
-from bfcviz.analysis.why import all_failures
+from bfcviz.analysis.failures import all_failures
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool, RecordedFailure
 from bfcviz.events.trace import Trace

@@ -10,8 +10,8 @@ from unit.analysis.built import MIB, state
 import bfcviz
 from bfcviz.analysis.advice import WORDS, requests_until_failure
 from bfcviz.analysis.diagnosis import Verdict, failure_headline, failure_lines, verdict_sentence
+from bfcviz.analysis.failures import all_failures, diagnose
 from bfcviz.analysis.heap_settings import Family, heap_settings_of
-from bfcviz.analysis.why import all_failures, diagnose
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.model.trace_from_source import trace_of

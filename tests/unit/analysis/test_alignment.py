@@ -24,7 +24,7 @@ from bfcviz.errors import TraceError
 from bfcviz.events.marks import packed_value
 from bfcviz.events.schema import Kind
 from bfcviz.model import Model
-from bfcviz.model.navigation import events_of
+from bfcviz.model.find_steps import events_of
 
 
 def aligned(a, b, by=None, mark=None):

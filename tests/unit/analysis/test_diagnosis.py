@@ -27,14 +27,14 @@ from bfcviz.analysis.diagnosis import (
     without_failure,
 )
 from bfcviz.analysis.diagnosis_json import diagnosis_json
-from bfcviz.analysis.why import all_failures, diagnose
+from bfcviz.analysis.failures import all_failures, diagnose
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.errors import OutOfMemory, TraceError
 from bfcviz.events.origin import RecordedFailure, Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.model.find_steps import MOST_FAILURES, failures_left_out
 from bfcviz.model.model import CHUNK, Model
-from bfcviz.model.navigation import MOST_FAILURES, failures_left_out
 from bfcviz.model.trace_from_source import trace_of
 
 
@@ -252,7 +252,7 @@ def test_a_report_in_a_notebook_breaks_lines_between_words():
 
 
 def test_of_very_many_failures_the_first_are_diagnosed(monkeypatch):
-    monkeypatch.setattr("bfcviz.model.navigation.MOST_FAILURES", 3)
+    monkeypatch.setattr("bfcviz.model.find_steps.MOST_FAILURES", 3)
     heap = new_heap(MIB)
     for number in range(5):
         assert heap.try_allocate(2 * MIB, label=f"asker {number}") is None
@@ -260,7 +260,7 @@ def test_of_very_many_failures_the_first_are_diagnosed(monkeypatch):
     assert [each.label for each in all_failures(trace)] == ["asker 0", "asker 1", "asker 2"]
     assert failures_left_out(trace) == 2
     assert diagnose(trace, len(trace) - 1).label == "asker 4"
-    monkeypatch.setattr("bfcviz.model.navigation.MOST_FAILURES", 5)
+    monkeypatch.setattr("bfcviz.model.find_steps.MOST_FAILURES", 5)
     assert failures_left_out(trace) == 0
 
 

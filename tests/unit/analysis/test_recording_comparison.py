@@ -50,7 +50,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model import Model, navigation
+from bfcviz.model import Model, find_steps
 from bfcviz.model.grouping import UNNAMED
 from bfcviz.model.timelines import highest_between
 from bfcviz.units import format_bytes, signed_bytes
@@ -120,7 +120,7 @@ def test_two_samples_are_compared_at_their_peaks():
     found = bfcviz.compare_recordings(a, b)
     for letter, trace in (("a", a), ("b", b)):
         row = found.moments.to_pylist()[0]
-        step = navigation.peak(trace)
+        step = find_steps.peak(trace)
         held = bfcviz.holders(trace, step)
         assert (row[f"{letter}_step"], row[f"{letter}_bytes"]) == (step, held.bytes_in_use)
         at_peak = found.holders_at("peak")
@@ -259,11 +259,11 @@ def test_every_measure_is_that_of_the_model(trace):
     model = Model(trace)
     model.seek(len(trace))
     end = model.stats()
-    assert found.peak == navigation.peak(trace)
+    assert found.peak == find_steps.peak(trace)
     model.seek(found.peak)
     peak = model.stats()
     counts = np.bincount(trace.read(0, len(trace))["kind"], minlength=9).tolist()
-    worst = navigation.worst_fragmentation(trace)
+    worst = find_steps.worst_fragmentation(trace)
     model.seek(worst)
     at_worst = model.stats()
     times = trace.read(0, len(trace))["time"]

@@ -9,7 +9,7 @@ import bfcviz
 from bfcviz.cli import main
 from bfcviz.figures import FIGURES
 from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.model.navigation import NAMED_STEPS, peak, worst_fragmentation
+from bfcviz.model.find_steps import NAMED_STEPS, peak, worst_fragmentation
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from bfcviz.events.marks import packed_value
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model.navigation import failing_pool
+from bfcviz.model.find_steps import failing_pool
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.whatif import comparison, policy_table
 from bfcviz.whatif.policy_table import AS_RECORDED, POLICIES, USUAL, policy_of, replay

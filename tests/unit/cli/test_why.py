@@ -149,7 +149,7 @@ def test_info_numbers_the_dumps_only_where_there_are_several(tmp_path, capsys):
 
 
 def test_failures_beyond_the_limit_are_counted(failed, capsys, monkeypatch):
-    monkeypatch.setattr("bfcviz.model.navigation.MOST_FAILURES", 0)
+    monkeypatch.setattr("bfcviz.model.find_steps.MOST_FAILURES", 0)
     assert main(["why", str(failed), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["failures_left_out"] == 1
     assert main(["why", str(failed)]) == 0

@@ -28,7 +28,7 @@ from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import Kind
 from bfcviz.figures import FORMATS, draw
 from bfcviz.figures.export import IMAGES, code_for
-from bfcviz.model.navigation import peak, worst_fragmentation
+from bfcviz.model.find_steps import peak, worst_fragmentation
 
 TRACE = busy_trace()
 LAST = len(TRACE)

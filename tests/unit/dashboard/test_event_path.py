@@ -15,7 +15,7 @@ from bfcviz.events.sliding_window import KEEP
 from bfcviz.events.storage.files import OpenFile
 from bfcviz.events.storage.recording import Recording
 from bfcviz.figures import map_cells as cells
-from bfcviz.figures import raster_image
+from bfcviz.figures import map_image
 from bfcviz.model import Model, row_storage
 from bfcviz.model.trace_from_source import trace_of
 
@@ -107,9 +107,9 @@ def test_the_moving_map_copies_an_event_at_most_once_more(path, monkeypatch, col
         dashboard.inspector.colour = colour
         dashboard.inspector.trace_grew(moving=True)
         owned = []
-        make = raster_image.live_map_chunks
+        make = map_image.live_map_chunks
         monkeypatch.setattr(
-            raster_image, "live_map_chunks", lambda events: owned.append(make(events)) or owned[-1]
+            map_image, "live_map_chunks", lambda events: owned.append(make(events)) or owned[-1]
         )
         work(heap, 30)
         dashboard.trace.refresh()

@@ -25,7 +25,7 @@ from bfcviz.dashboard.figure_widget import (
     restyling,
 )
 from bfcviz.dashboard.layouts import names_in
-from bfcviz.dashboard.panels_and_zoom import PanelData
+from bfcviz.dashboard.panel_data import PanelData
 from bfcviz.errors import BfcvizError
 from bfcviz.figures.panel import CONFIG
 from bfcviz.figures.theme import DARK

@@ -22,9 +22,9 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
+from bfcviz.model.find_steps import peak
 from bfcviz.model.grouping import UNNAMED, HolderChoice, grouping, members
 from bfcviz.model.holders import ROOT, HolderIndex
-from bfcviz.model.navigation import peak
 
 TAGS = {
     *("b", "bdi", "button", "col", "colgroup", "div", "i", "span", "table", "tbody", "td", "th", "thead"),

@@ -4,11 +4,11 @@ from unit.analysis.built import state, two_states
 
 from bfcviz.analysis.diagnosis import failure_headline, failure_lines
 from bfcviz.analysis.event_text import explain_event, search_of
-from bfcviz.analysis.why import diagnose
+from bfcviz.analysis.failures import diagnose
 from bfcviz.dashboard.header import header_numbers, totals_line
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.navigation import first_failure, opening, peak, worst_fragmentation
+from bfcviz.model.find_steps import first_failure, opening, peak, worst_fragmentation
 
 
 def test_the_peak_and_the_worst_fragmentation_are_those_of_the_state():

@@ -7,12 +7,12 @@ from heaps import MIB, new_heap
 from unit.analysis.built import state
 from unit.figures.synthetic import MiB, PlainHeap
 
-from bfcviz.analysis.why import diagnose
+from bfcviz.analysis.failures import diagnose
 from bfcviz.exporters.first_screen import STYLE, coloured_holders, failure_card, peak_card
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import DARK, LIGHT, THEMES
 from bfcviz.model import Model
-from bfcviz.model.navigation import failed_steps, peak
+from bfcviz.model.find_steps import failed_steps, peak
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import format_bytes
 

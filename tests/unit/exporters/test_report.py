@@ -15,8 +15,8 @@ from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 import bfcviz
 from bfcviz.analysis.diagnosis import failure_lines
+from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.pool_growths import growths
-from bfcviz.analysis.why import diagnose
 from bfcviz.cli.report import FORMATS, rendered
 from bfcviz.events.origin import Pool
 from bfcviz.events.trace import Trace
@@ -24,7 +24,7 @@ from bfcviz.exporters import report as content
 from bfcviz.exporters.report import report_of
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import LIGHT
-from bfcviz.model.navigation import opening, peak
+from bfcviz.model.find_steps import opening, peak
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import format_bytes
 

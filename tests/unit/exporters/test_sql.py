@@ -10,12 +10,12 @@ from shared import sample_trace
 from unit.figures.synthetic import busy_trace
 
 import bfcviz
-from bfcviz.analysis.why import all_failures
+from bfcviz.analysis.failures import all_failures
 from bfcviz.cli import main
 from bfcviz.errors import InvalidRequest, MissingExtra
 from bfcviz.events.schema import EVENT
 from bfcviz.exporters import sql as tables
-from bfcviz.model.navigation import failed_steps
+from bfcviz.model.find_steps import failed_steps
 
 pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install 'bfcviz[sql]'")
 

@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from bfcviz.figures.colouring import colouring
-from bfcviz.figures.raster_image import LiveMap
+from bfcviz.figures.map_image import LiveMap
 from bfcviz.figures.theme import LIGHT
 from bfcviz.model import Model
 

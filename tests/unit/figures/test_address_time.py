@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from unit.figures.drawn import address_time
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
-from unit.figures.test_raster_image import decode
+from unit.figures.test_map_image import decode
 from unit.model.one_pass import find, occupancy
 
 from bfcviz.events.schema import EVENT

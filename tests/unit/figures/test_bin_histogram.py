@@ -9,7 +9,7 @@ from bfcviz.figures.bin_histogram import bin_panels, histogram_bins
 from bfcviz.figures.view import HeapData
 from bfcviz.figures.view_options import PLAIN, Look, Selected
 from bfcviz.model import Model
-from bfcviz.model.navigation import last_event, next_step
+from bfcviz.model.find_steps import last_event, next_step
 
 
 @pytest.fixture

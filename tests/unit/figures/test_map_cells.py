@@ -6,7 +6,7 @@ from unit.figures.drawn_map import at_step, live_map_at
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.events.schema import Kind
-from bfcviz.figures.raster_image import RasterGrid, cell_bytes
+from bfcviz.figures.map_image import RasterGrid, cell_bytes
 
 
 @pytest.mark.parametrize("step", [150, 400, 609])

@@ -22,13 +22,13 @@ from unit.figures.drawn_map import (
     unit,
 )
 from unit.figures.synthetic import BASE, KiB, MiB, PlainHeap, busy_trace, trace_of
-from unit.figures.test_raster_image import decode
+from unit.figures.test_map_image import decode
 
 import bfcviz
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures.colouring import COLOURINGS, colouring
+from bfcviz.figures.map_image import LINES
 from bfcviz.figures.map_rows import lay_out, rows_of
-from bfcviz.figures.raster_image import LINES
 from bfcviz.figures.region_map import (
     EXACT_CHUNKS,
     MOST_BLOCKERS,
@@ -46,9 +46,9 @@ from bfcviz.figures.theme import DARK, LIGHT, contrasting, mixed, rgb, transluce
 from bfcviz.figures.view_options import FADE, Look, MapWindow, Selected
 from bfcviz.model import Model
 from bfcviz.model.filters import found_by
+from bfcviz.model.find_steps import last_event
 from bfcviz.model.grouping import HolderChoice
 from bfcviz.model.model import CHUNK
-from bfcviz.model.navigation import last_event
 
 
 def test_hover_texts_anywhere_in_a_chunk_show_that_chunk():

@@ -33,7 +33,7 @@ from bfcviz.live.jax import (
 )
 from bfcviz.live.observed_heap import ObservedHeap
 from bfcviz.model import Model
-from bfcviz.model.navigation import peak
+from bfcviz.model.find_steps import peak
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.watching.watch_reports import report
 

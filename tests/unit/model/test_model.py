@@ -16,7 +16,7 @@ from bfcviz.events.schema import EVENT, Kind, bin_of
 from bfcviz.events.storage import parquet
 from bfcviz.events.trace import Origin, Pool, Trace
 from bfcviz.model import CHUNK, REGION, TIMELINE, Model, keyframes, model, pool_state, timeline
-from bfcviz.model.snapshots import Snapshots
+from bfcviz.model.kept_states import Snapshots
 
 
 def test_a_model_begins_at_the_empty_heap(trace):

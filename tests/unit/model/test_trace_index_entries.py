@@ -19,7 +19,7 @@ from bfcviz.figures import active_memory
 from bfcviz.figures.active_memory import active_memory_window
 from bfcviz.model import Model, trace_index
 from bfcviz.model.filters import EventFilter, LabelSearch, matching
-from bfcviz.model.navigation import peak, worst_fragmentation
+from bfcviz.model.find_steps import peak, worst_fragmentation
 from bfcviz.model.trace_index import IndexBuilder, decoded_index_entry, index_of
 
 

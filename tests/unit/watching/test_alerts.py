@@ -9,7 +9,7 @@ from heaps import KIB, MIB, new_heap
 import bfcviz
 from bfcviz.errors import LiveError
 from bfcviz.events.schema import Kind
-from bfcviz.model.navigation import events_of
+from bfcviz.model.find_steps import events_of
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.watching.alerts import GOOD_CHECKS, Alert, AlertMonitor
 

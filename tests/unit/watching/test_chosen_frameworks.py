@@ -11,7 +11,7 @@ import bfcviz
 from bfcviz.errors import LiveError
 from bfcviz.events.schema import Kind
 from bfcviz.frameworks import WATCHABLE, WatchRequest
-from bfcviz.model.navigation import events_of
+from bfcviz.model.find_steps import events_of
 from bfcviz.watching import session as plan_module
 from bfcviz.watching.session import watch_plan
 

@@ -24,7 +24,7 @@ from bfcviz.live import memory_limits
 from bfcviz.live.heap_provider import HeapProvider
 from bfcviz.live.numpy import get_handler, serve_numpy
 from bfcviz.model import Model
-from bfcviz.model.navigation import events_of
+from bfcviz.model.find_steps import events_of
 from bfcviz.watching import session
 from bfcviz.watching.session import open_source
 

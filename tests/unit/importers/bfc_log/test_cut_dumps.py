@@ -2,9 +2,9 @@
 
 import pytest
 
+from bfcviz.analysis.failures import all_failures
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.stated_verdict import StatedCause
-from bfcviz.analysis.why import all_failures
 from bfcviz.events.origin import Status
 from bfcviz.importers.messages import read_message_file
 from bfcviz.importers.open_trace import open_trace

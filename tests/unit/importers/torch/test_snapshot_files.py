@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from shared import SHARED, needs_shared
 
-from bfcviz.analysis.why import all_failures
+from bfcviz.analysis.failures import all_failures
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.importers.open_trace import open_trace

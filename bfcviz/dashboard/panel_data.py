@@ -9,14 +9,14 @@ from bfcviz.events.origin import holds_only_states
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring
+from bfcviz.figures.map_image import LiveMap
 from bfcviz.figures.panel import Panel, panel_at_step
-from bfcviz.figures.raster_image import LiveMap
 from bfcviz.figures.region_map import image_panel, map_panel
 from bfcviz.figures.timeline_parts import StepAxis
 from bfcviz.figures.view import VIEWS, HeapData, View, view_of
 from bfcviz.figures.view_options import Look, MapWindow, Selected, Span
 from bfcviz.model import Model
-from bfcviz.model.navigation import matches
+from bfcviz.model.find_steps import matches
 from bfcviz.model.trace_index import index_of
 
 _NO_HISTORY: Final = "no history: how the state is built here"

@@ -9,11 +9,10 @@ from unit.figures.drawn_map import at_step, live_map_at
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.figures import raster_image
+from bfcviz.figures import map_image
 from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.map_cells import CellBytes
-from bfcviz.figures.map_rows import lay_out
-from bfcviz.figures.raster_image import (
+from bfcviz.figures.map_image import (
     LINES,
     RasterGrid,
     cell_bytes,
@@ -22,6 +21,7 @@ from bfcviz.figures.raster_image import (
     live_map_chunks,
     lone_raster_cells,
 )
+from bfcviz.figures.map_rows import lay_out
 from bfcviz.figures.region_map import moving_map_panel, region_panel
 from bfcviz.figures.theme import LIGHT, rgb
 from bfcviz.figures.view_options import PLAIN, Look, MapWindow
@@ -49,7 +49,7 @@ STATES = [LIGHT.in_use.fill]
 
 def paint(held, theme, fills=STATES, **options):
     """The lines of the picture as a page gets them."""
-    picture = raster_image.paint(held, fills, theme, **options)
+    picture = map_image.paint(held, fills, theme, **options)
     lines = decode(base64.b64decode(picture.data_uri().partition(",")[2]))
     assert len(lines) == len(picture)
     return lines
@@ -130,7 +130,7 @@ def test_no_pixel_has_a_colour_that_is_not_one_of_its_classes_and_each_class_has
     rows = lay_out(table, wrapped_rows=16)
     grid = RasterGrid(rows, rows.part(None), 32)
     held = cell_bytes(chunks, np.array([0, 1] * 2048, np.uint8), 2, grid)
-    picture = raster_image.paint(held, ["#000000", "#6496C8"], LIGHT, waste=False)
+    picture = map_image.paint(held, ["#000000", "#6496C8"], LIGHT, waste=False)
     colours, count = np.unique(picture.pixels.reshape(-1, 4), axis=0, return_counts=True)
     assert colours.tolist() == [[0, 0, 0, 255], [100, 150, 200, 255]]
     assert count[0] == 3 * count[1]
@@ -141,7 +141,7 @@ def test_waste_has_its_share_of_the_pixels():
     rows = lay_out(table, wrapped_rows=16)
     held = cell_bytes(chunks, np.zeros(2048, np.uint8), 1, RasterGrid(rows, rows.part(None), 32))
     colours, count = np.unique(
-        raster_image.paint(held, STATES, LIGHT).pixels.reshape(-1, 4), axis=0, return_counts=True
+        map_image.paint(held, STATES, LIGHT).pixels.reshape(-1, 4), axis=0, return_counts=True
     )
     expected = {(*rgb(LIGHT.in_use.fill), 255): 3, (*rgb(LIGHT.waste.fill), 255): 1}
     assert {
@@ -213,7 +213,7 @@ def test_of_rows_that_share_lines_each_line_has_one_colour():
     chunks, table = heap([4096] * 1920, [1] * 1920, [4096] * 1920, [4096] * 1920)
     rows = lay_out(table)
     held = cell_bytes(chunks, np.array([0, 1] * 960, np.uint8), 2, RasterGrid(rows, rows.part(None), 16))
-    pixels = raster_image.paint(held, ["#000000", "#6496C8"], LIGHT, waste=False).pixels
+    pixels = map_image.paint(held, ["#000000", "#6496C8"], LIGHT, waste=False).pixels
     assert (pixels == pixels[:, :1]).all()
     assert np.unique(pixels[:, 0, 0], return_counts=True)[1].tolist() == [240, 240]
 

@@ -16,7 +16,7 @@ from bfcviz.events.origin import HISTORY_BEGINS, Origin, Pool
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.navigation import (
+from bfcviz.model.find_steps import (
     Phase,
     busy_window,
     failures,
@@ -82,7 +82,7 @@ def test_no_more_is_read_than_it_takes(monkeypatch):
     read = []
     plain = trace.read
     monkeypatch.setattr("bfcviz.events.event_source.Source.block", 64)
-    monkeypatch.setattr("bfcviz.model.navigation.BLOCK", 64)
+    monkeypatch.setattr("bfcviz.model.find_steps.BLOCK", 64)
     monkeypatch.setattr(trace, "read", lambda start, stop: read.append((start, stop)) or plain(start, stop))
     assert next_step(trace, 10, [Kind.ALLOCATE]) < 64
     assert read == [(10, 64)]

@@ -7,7 +7,7 @@ from heaps import new_heap
 from unit.figures.synthetic import busy_trace
 
 from bfcviz.dashboard.layouts import layouts, names_in
-from bfcviz.dashboard.panels_and_zoom import PanelData, brushed, whole, zoomed
+from bfcviz.dashboard.panel_data import PanelData, brushed, whole, zoomed
 from bfcviz.events.trace import Trace
 from bfcviz.figures import address_time
 from bfcviz.figures.panel import Panel

@@ -17,8 +17,8 @@ from bfcviz.errors import TraceError
 from bfcviz.events.origin import RecordedFailure
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.model.find_steps import MOST_FAILURES, failed_steps, recorded_failures_by_event
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import MOST_FAILURES, failed_steps, recorded_failures_by_event
 
 RUNS: Final = 3
 """Runs of a diagnosis."""

@@ -8,8 +8,8 @@ import weakref
 
 import pytest
 
-from bfcviz.dashboard import renderer as module
-from bfcviz.dashboard.renderer import (
+from bfcviz.dashboard import render_loop as module
+from bfcviz.dashboard.render_loop import (
     IDLE_S,
     MOST_FAILURES,
     WHOLE_S,
