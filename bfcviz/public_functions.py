@@ -33,7 +33,13 @@ from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import setting
 from bfcviz.importers.file_content import is_url, local_copy
 from bfcviz.importers.file_format import READABLE
-from bfcviz.importers.messages import is_pasted, last_line, read_message_file, read_pasted
+from bfcviz.importers.messages import (
+    StatedFailures,
+    is_pasted,
+    last_line,
+    read_message_file,
+    read_pasted,
+)
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.rank_files import rank_files
 from bfcviz.model import find_steps
@@ -278,7 +284,7 @@ def open_all(
         return found
     path = str(sources[0]) if is_url(sources[0]) else Path(sources[0])
     return rank_set(
-        [_rank_of_opened_file(RankPlace(path, Path(path).name), by, step)], str(path), open_trace, by
+        [_rank_of_opened_file(RankPlace(path, Path(path).name), by=by, step=step)], str(path), open_trace, by
     )
 
 
@@ -300,7 +306,9 @@ def open_several(
     ranks: list[Rank] = []
     # Threads suffice: decoding a block releases the interpreter's lock.
     with suppress(KeyboardInterrupt), ThreadPoolExecutor(_FILES_AT_ONCE) as threads:
-        for rank in (executor or threads).map(partial(_rank_of_opened_file, by=by, step=step), files.places):
+        told = (files.stated.get(place.file) for place in files.places)
+        read = partial(_rank_of_opened_file, by=by, step=step)
+        for rank in (executor or threads).map(read, files.places, told):
             ranks.append(rank)
             if progress is not None:
                 progress(len(ranks), len(files.places))
@@ -313,12 +321,16 @@ _FILES_AT_ONCE: Final = 2
 
 
 @_unrecorded_while_explaining()
-def _rank_of_opened_file(place: RankPlace, by: str, step: int | str | None) -> Rank:
-    """The summary of one file; where it cannot be read, why."""
+def _rank_of_opened_file(
+    place: RankPlace, told: StatedFailures | None = None, *, by: str, step: int | str | None
+) -> Rank:
+    """The summary of one file, or of what its text tells, if it was read; where it cannot be read, why."""
     try:
+        if told is not None:
+            return rank_of_text(StatedAnswer.of(*told), place)
         if is_url(place.file):
             with local_copy(str(place.file)) as copy:
-                found = _rank_of_opened_file(replace(place, file=copy), by, step)
+                found = _rank_of_opened_file(replace(place, file=copy), by=by, step=step)
             return replace(found, place=replace(found.place, file=place.file))
         stated = stated_answer_of(place.file)
         if stated is not None:

@@ -191,7 +191,8 @@ _PLAIN: Final = re.compile("[!-/:-~]+")
 class _WordSearch:
     """Finds which of many texts can be in a long one, by their words, much faster than by a search for each.
 
-    A log has few different words if digits separate them: they are looked at instead of all.
+    A log has few different lines without their digits, and those have few different words: they are looked at instead
+    of all.
 
     Args:
         texts: for each, what stands in it between its variable parts; in any case.
@@ -203,8 +204,8 @@ class _WordSearch:
 
     def possible(self, small: str) -> list[int]:
         """Numbers of the texts of which all words are in this one, which is in small letters."""
-        words = set(small.encode("latin-1", "replace").translate(_SPACES_FOR_DIGITS).split())
-        different = b"\n".join(words).decode("latin-1")
+        lines = set(small.encode("latin-1", "replace").translate(_SPACES_FOR_DIGITS).split(b"\n"))
+        different = b"\n".join(set(b"\n".join(lines).split())).decode("latin-1")
         there = {word for word in self._words if word in different}
         return [number for number, needs in enumerate(self._needs) if needs <= there]
 

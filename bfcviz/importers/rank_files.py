@@ -10,7 +10,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from glob import has_magic, iglob
 from itertools import islice
@@ -23,7 +23,7 @@ from bfcviz.events.storage.folder import EVENTS_FILE, MAIN, ORIGIN_FILE, folder_
 from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.importers.file_content import files_at, is_url
 from bfcviz.importers.file_format import detect_format
-from bfcviz.importers.messages import read_message_file
+from bfcviz.importers.messages import StatedFailures, read_message_file
 
 MOST_FILES: Final = 10_000
 """Files that are looked at; a folder with more is not a folder of ranks."""
@@ -39,6 +39,7 @@ class RankFiles(NamedTuple):
 
     places: Sequence[RankPlace]  # one a file that is read as a rank, in the order of their names
     others: int  # files in the folders that are none of the formats that bfcviz reads
+    stated: Mapping[Path | str, StatedFailures]  # what the logs tell that were read to know that they count
 
 
 def rank_files(sources: Sequence[Source]) -> RankFiles | None:
@@ -56,6 +57,7 @@ def rank_files(sources: Sequence[Source]) -> RankFiles | None:
         FileError: a path is empty, a folder has too many files, or one of several paths does not exist.
     """
     found: dict[Path | str, None] = {}
+    stated: dict[Path | str, StatedFailures] = {}
     others, is_one = 0, len(sources) == 1
     for source in sources:
         if not os.fspath(source):
@@ -67,7 +69,7 @@ def rank_files(sources: Sequence[Source]) -> RankFiles | None:
             continue
         path = Path(source)
         if _is_rank_folder(path):
-            inside, left_out = _in_folder(path)
+            inside, left_out = _in_folder(path, stated)
             is_one = is_one and (not inside or inside == [path])
             found |= dict.fromkeys(inside or [path])
             others += left_out
@@ -78,7 +80,7 @@ def rank_files(sources: Sequence[Source]) -> RankFiles | None:
             return None
         else:
             found[path] = None
-    return None if is_one else RankFiles(_ranks_by_file_names(list(found)), others)
+    return None if is_one else RankFiles(_ranks_by_file_names(list(found)), others, stated)
 
 
 def _is_rank_folder(path: Path) -> bool:
@@ -106,8 +108,8 @@ def _rank_files_of_pattern(pattern: Path) -> list[Path]:
 # The files in a folder.
 
 
-def _in_folder(folder: Path) -> tuple[list[Path], int]:
-    """The recordings and readable files in a folder, and how many other files it has."""
+def _in_folder(folder: Path, stated: dict[Path | str, StatedFailures]) -> tuple[list[Path], int]:
+    """The recordings and readable files in a folder, and how many other files it has; keeps what logs tell."""
     if whole_windows(folder):  # windows of one run, one after the other
         return [], 0
     readable: list[Path] = []
@@ -116,8 +118,11 @@ def _in_folder(folder: Path) -> tuple[list[Path], int]:
     for path in _walk_rank_folder(folder):
         if path.is_dir() or _is_readable_rank_file(path):
             readable.append(path)
+        elif (told := _failures_of_rank_log(path)) is not None:
+            texts.append(path)
+            stated[path] = told
         else:
-            (texts if _rank_file_tells_failure(path) else others).append(path)
+            others.append(path)
     endings = {_rank_file_ending(path) for path in readable if path.is_file()}
     names = {_NUMBER.sub("0", str(path)) for path in texts}
     more = [
@@ -165,15 +170,15 @@ _LOG_ENDINGS: Final = re.compile(
 """Endings of logs, and of files without one: a source or a page that quotes an error is no rank."""
 
 
-def _rank_file_tells_failure(path: Path) -> bool:
-    """Whether a log without a heap has an out-of-memory message."""
+def _failures_of_rank_log(path: Path) -> StatedFailures | None:
+    """What a log without a heap tells; None where it has no out-of-memory message."""
     if not _LOG_ENDINGS.fullmatch(_rank_file_ending(path)):
-        return False
+        return None
     try:
         found = read_message_file(path)
     except FileError:
-        return False
-    return found is not None and bool(found.failures)
+        return None
+    return found if found is not None and found.failures else None
 
 
 def _rank_file_ending(path: Path) -> str:

@@ -5,6 +5,7 @@ from time import process_time
 import pytest
 
 import bfcviz
+from bfcviz import public_functions
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.importers.messages import read_messages
 
@@ -189,3 +190,9 @@ def test_numbers_of_lines_are_no_ranks_and_take_no_long_time():
     (found,) = read_messages([text.encode()]).failures
     assert (found.message, found.ranks) == ("peer-lost", ())
     assert process_time() - began < 1.5
+
+
+def test_each_log_with_a_message_is_read_once(folder, monkeypatch):
+    path = folder(lambda rank: [refused(rank)] if rank == FIRST else lost(rank))
+    monkeypatch.setattr(public_functions, "read_message_file", None)
+    assert bfcviz.open_all(path).worst.place.rank == FIRST
