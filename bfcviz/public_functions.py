@@ -326,13 +326,11 @@ def _rank_of_opened_file(
 ) -> Rank:
     """The summary of one file, or of what its text tells, if it was read; where it cannot be read, why."""
     try:
-        if told is not None:
-            return rank_of_text(StatedAnswer.of(*told), place)
         if is_url(place.file):
             with local_copy(str(place.file)) as copy:
                 found = _rank_of_opened_file(replace(place, file=copy), by=by, step=step)
             return replace(found, place=replace(found.place, file=place.file))
-        stated = stated_answer_of(place.file)
+        stated = stated_answer_of(place.file) if told is None else StatedAnswer.of(*told)
         if stated is not None:
             return rank_of_text(stated, place)
         return rank_of(open_trace(place.file), place, by, step)

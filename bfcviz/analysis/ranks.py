@@ -24,6 +24,7 @@ from bfcviz.analysis.stated_verdict import StatedCause
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Status, holds_only_states, regions_known, stated_peak
 from bfcviz.events.trace import Trace
+from bfcviz.formats.message_grammar import LogTime
 from bfcviz.model.find_steps import end_of_state, failed_steps, worst_fragmentation
 from bfcviz.model.grouping import grouping
 from bfcviz.model.model import Model
@@ -163,14 +164,27 @@ class Rank:
         return any(each.verdict not in others for each in self.failures)
 
     @property
-    def badness(self) -> tuple[bool, bool, bool, float, bool, int]:
+    def failed_ns(self) -> int | None:
+        """When its first request failed, in nanoseconds of the calendar; None: not known."""
+        return min((each.time_ns for each in self.failures if each.time_ns is not None), default=None)
+
+    @property
+    def logged(self) -> LogTime | None:
+        """When its log tells of the first failure of its own; None: not known."""
+        own = (each for each in self.failures if each.verdict != StatedCause.CONSEQUENCE)
+        first = next(own, None)
+        return None if first is None or first.stated is None else first.stated.stated.time
+
+    @property
+    def badness(self) -> tuple[bool, bool, bool, float, float, bool, int]:
         """Sorts ranks: those with a failure first, the earliest of them first; then the killed, then by their peaks."""
-        times = [each.time_ns for each in self.failures if each.time_ns is not None]
+        never = float("inf")
         return (
             bool(self.problem),
             not self.has_failed,
             not self.failures,
-            min(times, default=float("inf")),
+            never if self.failed_ns is None else self.failed_ns,
+            never if self.logged is None else self.logged.ns,
             self.ended,
             -(self.peak or self.in_use),
         )
@@ -399,6 +413,9 @@ _DIFFERENT: Final = 0.01
 
 _ALONE: Final = 0.01
 """Of the bytes in use of its rank: a smaller holder that no other rank has is not told."""
+
+_YEARS_OF_NONE: Final = 10 * 365 * 86_400 * 10**9
+"""Nanoseconds of the calendar up to which a time in a log had no year."""
 
 _MOST_ROWS: Final = 24
 """Ranks in the table of the text; the others are one line."""
@@ -658,15 +675,7 @@ class RankSet:
         lines = [_shared_failure_line(each) for each in self.failures[:_MOST_FAILURES]]
         if len(self.failures) > _MOST_FAILURES:
             lines.append(f"{counted(len(self.failures) - _MOST_FAILURES, 'more failure')}")
-        times = sorted(
-            (time, rank.name)
-            for rank in self.known
-            if (time := min((f.time_ns for f in rank.failures if f.time_ns is not None), default=None))
-            is not None
-        )
-        if len(times) > 1:
-            (first, name), (second, later) = times[:2]
-            lines.append(f"{name} failed first, {(second - first) / 1e9:.3g} s before {later}")
+        lines += self._first_to_fail()
         silent = [rank for rank in self.known if not rank.failures and not rank.has_heap]
         if silent and not any(rank.has_failed or rank.has_heap for rank in self.known):
             lines += [
@@ -680,6 +689,24 @@ class RankSet:
                 )
             lines.append("Look at the end of these logs first, and in dmesg of their machines")
         return lines
+
+    def _first_to_fail(self) -> list[str]:
+        """Which rank failed first: by recordings, else where the logs of all that failed have a time of one kind."""
+        times = [(rank.failed_ns, rank.name) for rank in self.known if rank.failed_ns is not None]
+        how = ""
+        if not times:
+            failed = [rank for rank in self.known if rank.has_failed]
+            logged = [(rank.logged, rank.name) for rank in failed if rank.logged is not None]
+            times = [(time.ns, name) for time, name in logged]
+            if len(logged) < len(failed) or len({ns < _YEARS_OF_NONE for ns, _ in times}) > 1:
+                return []
+            if not all(time.is_own for time, _ in logged):
+                how = ", by the last time before it in each log"
+        times.sort()
+        if len(times) < 2 or times[0][0] == times[1][0]:
+            return []
+        (first, name), (second, later) = times[:2]
+        return [f"{name} failed first, {(second - first) / 1e9:,.3g} s before {later}{how}"]
 
     @property
     def difference_lines(self) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 # ------------------------------------------------------------------------------
 # Sizes as frameworks print them: `4.22 GiB`, `530.00M`, `0 bytes`, `25,600,000 bytes`, `1062 MB`. All are binary.
@@ -254,6 +254,18 @@ def _take_line_of_entry(fields: dict[str, Any], line: str) -> None:
 # StatedFailure: what a text states of one failed request.
 
 
+class LogTime(NamedTuple):
+    """When a log tells something, by the clock of the program that wrote it.
+
+    Attributes:
+        ns: nanoseconds of the calendar, in whatever time zone; of a time without its year those of 1972.
+        is_own: whether it is that of the line itself; else of the last line before it that has one.
+    """
+
+    ns: int
+    is_own: bool
+
+
 @dataclass(frozen=True)
 class StatedFailure:
     """One failure that a text tells of, or one refusal that is none.
@@ -275,6 +287,7 @@ class StatedFailure:
         line: of the text, from 1, where it begins.
         count: how often the text tells it.
         text: its first line.
+        time: when; None where no line near it says that.
     """
 
     message: str
@@ -293,6 +306,7 @@ class StatedFailure:
     line: int = 1
     count: int = 1
     text: str = ""
+    time: LogTime | None = None
 
     def fact(self, name: str) -> int | None:
         """Bytes of a fact; None where the text does not state it, or states what cannot be."""

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -22,6 +23,7 @@ from bfcviz.formats.message_grammar import (
     BOLD_NUMBER,
     IMPOSSIBLE,
     TERMINAL_CODE,
+    LogTime,
     Message,
     Role,
     StatedFailure,
@@ -172,6 +174,7 @@ class _Statement:
     framework: str = ""
     largest: str = ""
     rank: int | None = None
+    time: LogTime | None = None
     device: int | None = None
     is_part: bool = False
     is_raised: bool = False
@@ -630,6 +633,7 @@ def _message_statement(
         next((version for word, version in entry.versions.items() if letters(word) in near), ""),
         framework=entry.whose.get(entry.begins[found.variant], entry.framework),
         rank=_named_number(entry.rank_patterns, flat, rank),
+        time=_time_of_line(buffer, found.start),
         device=_named_number(entry.device_patterns, flat),
         is_raised=_RAISED.search(before) is not None,
     )
@@ -638,6 +642,35 @@ def _message_statement(
         _take_job_table(statement, buffer[found.start : found.start + _REACH].split("\n"))
     _take_mention(statement, found, buffer)
     return statement
+
+
+_TIME: Final = re.compile(
+    r"(?<!\d)(?:(?P<year>20\d\d)([-/])(?P<month>\d\d)\2(?P<day>\d\d)[T_ ]{1,2}"
+    r"|(?<=[EWIFCD])(?P<glog_month>[01]\d)(?P<glog_day>[0-3]\d) )"
+    r"(?P<clock>[0-2]\d:[0-5]\d:[0-5]\d)(?:[.,](?P<part>\d{1,9}))?"
+)
+"""A time as loggers, Kubernetes and Slurm write it, and as glog does, without its year: `E1128 09:12:11.123456`."""
+
+
+def _time_of_line(buffer: str, start: int) -> LogTime | None:
+    """When the line that has this place was written; where it does not say that, the last line before it that does."""
+    end = buffer.find("\n", start, start + _WIDEST)
+    line = buffer.rfind("\n", 0, start) + 1
+    own = buffer[max(line, start - _WIDEST) : end if end >= 0 else start + _WIDEST]
+    times = list(_TIME.finditer(own)) or list(_TIME.finditer(buffer, max(0, line - _BEHIND), line))
+    if not times:
+        return None
+    found = times[0] if (is_own := times[0].string is own) else times[-1]
+    year, month, day = (
+        found["year"] or "1972",
+        found["month"] or found["glog_month"],
+        found["day"] or found["glog_day"],
+    )
+    try:
+        second = datetime.fromisoformat(f"{year}-{month}-{day}T{found['clock']}+00:00").timestamp()
+    except ValueError:  # month 19, hour 29
+        return None
+    return LogTime(int(second) * 10**9 + int((found["part"] or "").ljust(9, "0")), is_own)
 
 
 _GOES_ON: Final = re.compile(
@@ -683,6 +716,7 @@ def _general_statement(found: _Beginning, buffer: str, line: int, rank: int | No
         "",
         framework=program,
         rank=rank,
+        time=_time_of_line(buffer, found.start),
         device=_named_number(entry.device_patterns, own),
     )
     if _GOES_ON.search("\n".join(rows[:2])):
@@ -1405,6 +1439,7 @@ def _stated_failure(join: _Joined, hints: set[str]) -> StatedFailure:
         line=join.first.line,
         count=max(join.told.values()),
         text=join.first.text,
+        time=join.first.time,
     )
 
 

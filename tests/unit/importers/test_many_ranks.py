@@ -196,3 +196,54 @@ def test_each_log_with_a_message_is_read_once(folder, monkeypatch):
     path = folder(lambda rank: [refused(rank)] if rank == FIRST else lost(rank))
     monkeypatch.setattr(public_functions, "read_message_file", None)
     assert bfcviz.open_all(path).worst.place.rank == FIRST
+
+
+STAMPS = {
+    "logger": "2031-02-03 04:{:02}:05,250 [ERROR] {}",
+    "Kubernetes, text": "2031-02-03T04:{:02}:05.250000000Z stderr F {}",
+    "Kubernetes, JSON": '{{"log":"{1}\\n","stream":"stderr","time":"2031-02-03T04:{0:02}:05.25Z"}}',
+    "JAX": "E0203 04:{:02}:05.250000   77 x.cc:1] {}",
+    "Slurm": "[2031-02-03T04:{:02}:05.250] {}",
+    "before": "2031/02/03 04:{:02}:05.250 step\nTraceback (most recent call last):\n{}",
+}
+"""Each with the minute and the message."""
+
+
+def first_lines(ranks):
+    return [line for line in ranks.failure_lines if "failed first" in line]
+
+
+@pytest.mark.parametrize("stamp", STAMPS)
+def test_the_rank_that_failed_first_by_the_times_in_the_logs(folder, stamp):
+    minutes = {30: 9, FIRST: 7, 4: 12}
+
+    def tells(rank):
+        return (
+            [STAMPS[stamp].format(minutes[rank], refused(rank, free=rank % 3))]
+            if rank in minutes
+            else lost(rank)
+        )
+
+    ranks = bfcviz.open_all(folder(tells))
+    assert [rank.place.rank for rank in ranks.ranks[:3]] == [FIRST, 30, 4]
+    (line,) = first_lines(ranks)
+    assert line.startswith(f"rank {FIRST} failed first, 120 s before rank 30")
+    assert line.endswith("by the last time before it in each log") is (stamp == "before")
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        "{1}",
+        "2031-02-03 04:07:05,250 {1}",
+        "E0203 04:09:05.250000   77 x.cc:1] {1}",
+        "2031-02-39 01:01:01 {1}",
+    ],
+)
+def test_no_rank_failed_first_where_the_logs_do_not_say_so(folder, others):
+    stamps = {FIRST: STAMPS["logger"], 30: others}
+    ranks = bfcviz.open_all(
+        folder(lambda rank: [stamps[rank].format(7, refused(rank))] if rank in stamps else lost(rank))
+    )
+    assert sum(rank.has_failed for rank in ranks.ranks) == 2
+    assert first_lines(ranks) == []
