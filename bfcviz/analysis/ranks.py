@@ -680,7 +680,7 @@ class RankSet:
         if silent and not any(rank.has_failed or rank.has_heap for rank in self.known):
             lines += [
                 f"{rank.name}: no message that bfcviz knows; its log "
-                + (f"ends with: {shortened_name(rank.last_line, _LONGEST)}" if rank.last_line else "is empty")
+                + (f"ends with: {shortened_name(rank.last_line, 2 * _LONGEST)}" if rank.last_line else "is empty")
                 for rank in silent[:_MOST_FAILURES]
             ]
             if len(silent) > _MOST_FAILURES:
@@ -919,12 +919,12 @@ def rank_set(
     ranks: Sequence[Rank], source: str, read: Callable[[Path | str], Trace], by: str = "op"
 ) -> RankSet:
     """The set of these ranks, the worst first; without a number in any name or recording, ranks count in order."""
-    failed = {rank.place.rank for rank in ranks if rank.failures} - {None}
+    failed = {_process_of_rank(rank.place) for rank in ranks if rank.failures} - {None}
     # Of a rank with several logs, those that tell of nothing are left out.
     ranks = [
         rank
         for rank in ranks
-        if rank.failures or rank.has_heap or rank.problem or rank.place.rank not in failed
+        if rank.failures or rank.has_heap or rank.problem or _process_of_rank(rank.place) not in failed
     ]
     if ranks and all(rank.place.rank is None for rank in ranks):
         ranks = [
@@ -933,6 +933,11 @@ def rank_set(
         ]
     ordered = sorted(_ranks_with_own_names(ranks), key=lambda rank: rank.badness)
     return RankSet(source, tuple(ordered), by, read)
+
+
+def _process_of_rank(place: RankPlace) -> tuple[str, str] | None:
+    """What the logs of one rank have in common; None where its number is not known."""
+    return None if place.rank is None else (place.name, place.host)
 
 
 def _ranks_with_own_names(ranks: Sequence[Rank]) -> list[Rank]:

@@ -1597,15 +1597,25 @@ def _words_of_memory(path: Path) -> str:
     return ""
 
 
+_NAMED_ERROR: Final = re.compile(
+    r"(?:[\w.]{1,80}(?:Error|Exception)|FATAL|Fatal Python error|panic|thread '[^'\n]{1,40}' panicked)\b(?::|$| at )"
+)
+"""What the line of an error begins with."""
+
+
 def last_line(path: Path) -> str:
-    """The last line of a text file that has letters or digits, as far as it is shown; "" where it has none."""
+    """How a log ends: its last error near the end, else its last line with letters or digits; "" where it has none."""
     tail = b""
     for piece in ContentPieces(path, UNPACKED_TEXT):
         tail = (tail + piece)[-_REACH:]
     lines = TERMINAL_CODE.sub("", tail.decode("utf-8", "replace")).splitlines()
-    last = next((line for line in reversed(lines) if any(map(str.isalnum, line))), "")
+    told = [line for line in reversed(lines) if any(map(str.isalnum, line))]
+    errors = (line for line in told[:_LAST_LINES] if _NAMED_ERROR.match(line, _end_of_message_prefix(line)))
+    last = next(errors, told[0] if told else "")
     return " ".join(last.split())[:_WIDEST]
 
+
+_LAST_LINES: Final = 40
 
 _LARGEST_PASTE: Final = 1 << 23
 """Bytes of a text that someone copied. A larger log is read once only, as a trace."""

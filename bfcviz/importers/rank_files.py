@@ -189,6 +189,9 @@ def _rank_file_ending(path: Path) -> str:
 # Ranks and hosts in the names of files and folders.
 
 _RANK: Final = re.compile(r"(?<![A-Za-z])(?:global[-_]?)?rank[-_.=]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_ATTEMPT: Final = re.compile(r"(?:^|/)attempt_(\d{1,4})/(\d{1,4})/std(?:out|err)$")
+"""Of torchrun: how often it has restarted the job, and the rank on this node."""
+
 _WORKER: Final = re.compile(
     r"(?<![A-Za-z])([A-Za-z]*?(?:worker|process|proc|task|gpu|cuda|device|shard|replica|pe)[-_.:]?)(\d{1,4})(?![A-Za-z0-9])",
     re.IGNORECASE,
@@ -246,6 +249,9 @@ def _rank_path_texts(paths: Sequence[Path | str]) -> list[str]:
 def _rank_place_of_path(path: Path | str, text: str) -> RankPlace:
     parts = Path(text).parts[::-1]
     host = next((match[1] for part in parts if (match := _HOST.search(part))), "")
+    if attempt := _ATTEMPT.search(text):
+        number, rank = map(int, attempt.groups())
+        return RankPlace(path, f"rank {rank} in attempt {number}", rank, host, "name")
     for pattern in (_RANK, _WORKER):
         for part in parts:
             if matches := list(pattern.finditer(part)):

@@ -174,6 +174,35 @@ def test_a_folder_names_the_log_without_a_message(folder, last, capsys):
     assert any(line.startswith(f"rank {FIRST}: ") and line.endswith(last) for line in ranks.failure_lines)
 
 
+def test_a_silent_log_is_told_by_its_error_and_not_by_what_follows_it(folder):
+    error = "RuntimeError: CUDA error: misaligned address"
+    after = ["Stack reported may be wrong.", "For debugging set CUDA_LAUNCH_BLOCKING=1", ""]
+    ranks = bfcviz.open_all(
+        folder(
+            lambda rank: (
+                ["ValueError: far above", *["step"] * 50, f"[rank{FIRST}]: {error}", *after]
+                if rank == FIRST
+                else lost(rank)
+            )
+        )
+    )
+    assert any(line.endswith(f"its log ends with: [rank{FIRST}]: {error}") for line in ranks.failure_lines)
+
+
+def test_a_silent_rank_of_another_node_is_kept(tmp_path):
+    for name, line in (
+        ("node1/rank_0", "step 1"),
+        ("node2/rank_0", lost(0)[0]),
+        ("node2/rank_1", lost(1)[0]),
+    ):
+        path = tmp_path / f"{name}.log"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{line}\n")
+    assert any(
+        line.startswith("rank 0 on node1: no message") for line in bfcviz.open_all(tmp_path).failure_lines
+    )
+
+
 def test_the_log_of_the_job_tells_of_a_silent_rank(folder):
     told = f"slurmstepd: error: Detected 1 oom_kill event in StepId=8.0.\nsrun: n4: task {FIRST}: Out Of Memory\n"
     path = folder(lambda rank: [] if rank == FIRST else lost(rank))

@@ -65,6 +65,16 @@ def test_names_say_rank_and_host(names, expected):
     assert named(*names) == expected
 
 
+def test_attempts_of_torchrun_are_told_apart():
+    names = [f"t_9f/attempt_{attempt}/{rank}/stderr.log" for attempt in (0, 1) for rank in (2, 3)]
+    assert [(place.rank, place.name) for place in rank_files([Path(name) for name in names]).places] == [
+        (2, "rank 2 in attempt 0"),
+        (3, "rank 3 in attempt 0"),
+        (2, "rank 2 in attempt 1"),
+        (3, "rank 3 in attempt 1"),
+    ]
+
+
 def test_a_folder_has_those_that_can_be_read_and_the_damaged_among_them(folder):
     path = folder("rank0.parquet", "sub/rank1.parquet", "sub/deep/rank10.parquet")
     (path / "rank2.parquet").write_bytes(b"nothing of this kind")
