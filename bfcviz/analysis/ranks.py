@@ -22,7 +22,7 @@ from bfcviz.analysis.short_names import shortened_name
 from bfcviz.analysis.stated_answer import StatedAnswer, StatedFailureAnswer
 from bfcviz.analysis.stated_verdict import StatedCause
 from bfcviz.errors import TraceError
-from bfcviz.events.origin import Status, holds_only_states, regions_known, stated_peak
+from bfcviz.events.origin import Origin, Status, holds_only_states, regions_known, stated_peak
 from bfcviz.events.trace import Trace
 from bfcviz.formats.message_grammar import LogTime
 from bfcviz.model.find_steps import end_of_state, failed_steps, worst_fragmentation
@@ -262,10 +262,17 @@ def rank_of(trace: Trace, place: RankPlace, by: str = "op", step: int | str | No
         step=at,
         failures=_rank_failures(trace, found),
         failed=len(steps),
-        ended=origin.format != "bfcviz" or origin.has_ended_whole or origin.status is Status.RECORDING,
+        ended=_is_whole_rank_file(origin),
         in_use=model.table.bytes_in_use,
         holders=_rank_holders(model, by),
     )
+
+
+def _is_whole_rank_file(origin: Origin) -> bool:
+    """Whether a file was written to its end, or is being written."""
+    if origin.format == "bfcviz":
+        return origin.has_ended_whole or origin.status is Status.RECORDING
+    return not any("cut off" in reason for reason in origin.reasons)
 
 
 def rank_of_text(answer: StatedAnswer, place: RankPlace) -> Rank:
@@ -631,8 +638,9 @@ class RankSet:
 
     @property
     def _used(self) -> list[Rank]:
-        """The ranks that have a heap: a process that starts the others allocates nothing."""
-        return [rank for rank in self.known if rank.peak or rank.in_use or rank.failures]
+        """The ranks that have a heap: a process that starts the others allocates nothing, and a cut file tells less."""
+        used = [rank for rank in self.known if rank.peak or rank.in_use or rank.failures]
+        return [rank for rank in used if rank.ended or rank.format == "bfcviz"] or used
 
     # -- text ------------------------------------------------------------------------------------------------------
 
@@ -680,7 +688,11 @@ class RankSet:
         if silent and not any(rank.has_failed or rank.has_heap for rank in self.known):
             lines += [
                 f"{rank.name}: no message that bfcviz knows; its log "
-                + (f"ends with: {shortened_name(rank.last_line, 2 * _LONGEST)}" if rank.last_line else "is empty")
+                + (
+                    f"ends with: {shortened_name(rank.last_line, 2 * _LONGEST)}"
+                    if rank.last_line
+                    else "is empty"
+                )
                 for rank in silent[:_MOST_FAILURES]
             ]
             if len(silent) > _MOST_FAILURES:

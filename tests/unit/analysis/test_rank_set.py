@@ -221,6 +221,21 @@ def test_the_rank_that_failed_first_leads(tmp_path):
     assert any("rank 1 failed first" in line for line in found.failure_lines)
 
 
+def test_a_file_that_is_cut_is_not_compared_with_whole_ones():
+    heaps = {0: [8, -2], 1: [8, -2], 2: [1, -2]}
+    ranks = [
+        rank_of(
+            state([pieces], limit=99, reasons=("the file is cut off at byte 77",) if rank == 2 else ()),
+            RankPlace(Path(f"{rank}.pickle"), f"rank {rank}", rank),
+        )
+        for rank, pieces in heaps.items()
+    ]
+    found = rank_set(ranks, "job", bfcviz.open)
+    assert "1 did not end cleanly" in found.headline
+    assert [spread.measure for spread in found.spreads] == []
+    assert found.ranks[0].place.rank == 2
+
+
 sizes = st.integers(0, 1 << 40)
 
 
