@@ -622,7 +622,7 @@ def await_recording(path: Path, wait_s: float, begun: Callable[[Path], bool] | N
         if left <= 0:
             raise BfcvizError(
                 f"{path}: no recording started there within {wait_s:g} s; it starts when the recorded program has "
-                "imported its framework. Start the program, or wait longer"
+                "imported its framework; with --on-oom when a request fails. Start the program, or wait longer"
             )
         time.sleep(min(_LOOK_S, left))
 

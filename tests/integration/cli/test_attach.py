@@ -49,6 +49,13 @@ def test_a_wait_that_never_ends_is_refused(wait, tmp_path, capsys):
     assert "argument --wait" in capsys.readouterr().err
 
 
+def test_an_empty_path_is_not_this_folder(tmp_path, monkeypatch, capsys):
+    Recording(tmp_path).close()
+    monkeypatch.chdir(tmp_path)
+    assert main(["attach", "", "--no-browser"]) == 1
+    assert "an empty path" in capsys.readouterr().err
+
+
 def test_a_folder_that_is_not_a_recording_is_refused_at_once(tmp_path, capsys):
     (tmp_path / "notes").write_text("mine")
     assert main(["attach", str(tmp_path), "--no-browser"]) == 1
