@@ -113,6 +113,28 @@ _STYLE: Final = """
 }
 """
 
+# Paper, for the page of `bfcviz view`: nothing cuts the dashboard, which keeps its width and is shown 1,250 pixels wide:
+# browsers shrink such a page to the width of the paper, but not one of twice that width. Inverted, the dark colours are light ones of the same hues.
+_PRINT: Final = """
+@media print {
+  @page { size: landscape; margin: 8mm }
+  :is(body.jp-Notebook, body.jp-Notebook *):has(.bfcviz-dashboard) {
+    position: static !important; overflow: visible !important; contain: none !important; padding: 0 !important;
+    width: auto !important; height: auto !important;
+  }
+  body.jp-Notebook { min-width: 1250px }
+  body.jp-Notebook .bfcviz-dashboard {
+    min-width: calc(var(--bfcviz-width) * 1px); zoom: calc(1250 / max(1250, var(--bfcviz-width)));
+    print-color-adjust: exact;
+  }
+  .jp-Notebook .bfcviz-toolbar, .jp-Notebook .bfcviz-fit { display: none }
+  .jp-Notebook .bfcviz-figure { break-inside: avoid }
+  body.jp-Notebook[data-jp-theme-light="false"] .bfcviz-dashboard {
+    filter: invert(1) hue-rotate(180deg) brightness(1.08); background: #000;
+  }
+}
+"""
+
 Message = Mapping[str, Any]
 
 
@@ -124,7 +146,7 @@ class PageWidget(anywidget.AnyWidget):
     """
 
     _esm = _SCRIPT
-    _css = _STYLE + controls.STYLE + STAGE_STYLE + FIT_STYLE
+    _css = _STYLE + _PRINT + controls.STYLE + STAGE_STYLE + FIT_STYLE
 
     def __init__(self, receive: Callable[[Message], None]) -> None:
         super().__init__()

@@ -52,7 +52,9 @@ export default {
       width = Math.round(entry.contentRect.width);
       if (width && Math.abs(sent_width - width) > 8) send({ do: "width", width: (sent_width = width) });
       update();
-      if (root) content_observer.observe(root, { childList: true, subtree: true });
+      if (!root) return;
+      root.style.setProperty("--bfcviz-width", width); // what is printed keeps it
+      content_observer.observe(root, { childList: true, subtree: true });
     });
     size_observer.observe(el);
     const theme_observer = new MutationObserver(() => send({ do: "theme", theme: theme() }));

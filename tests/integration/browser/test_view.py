@@ -44,6 +44,17 @@ FOLLOWED = """() => {
 """The view went on, and everything has followed: an image of the map alone has no hover texts."""
 
 
+PRINTED = """() => {
+  const dashboard = document.querySelector(".bfcviz-dashboard");
+  let cutting = 0;
+  for (let each = dashboard.parentElement; each; each = each.parentElement)
+    cutting += getComputedStyle(each).overflow !== "visible";
+  const { display } = getComputedStyle(dashboard.querySelector(".bfcviz-toolbar"));
+  return [getComputedStyle(dashboard).filter.split("(")[0], cutting, display];
+}"""
+"""What inverts the dark colours on paper, how many elements around the dashboard cut it, and how its toolbar shows."""
+
+
 class Viewer:
     """A running `bfcviz view`.
 
@@ -158,6 +169,9 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     assert page.locator("body").get_attribute("data-jp-theme-light") == "false"
     of = "(query) => getComputedStyle(document.querySelector(query)).backgroundColor"
     assert page.evaluate(of, "#rendered_cells") == page.evaluate(of, ".js-plotly-plot .main-svg")
+    page.emulate_media(media="print")
+    assert page.evaluate(PRINTED) == ["invert", 0, "none"]
+    page.emulate_media(media="screen")
     assert "bfcviz.cli" not in page.content()
     page.wait_for_function(
         "() => [...document.fonts].some(f => f.family.includes('Awesome') && f.status === 'loaded')"
