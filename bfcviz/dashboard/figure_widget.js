@@ -13,6 +13,7 @@ const evaluated = (globalThis.bfcvizPlotly ??= new Map()); // digest -> promise 
 const RELOAD = "Reload this page.";
 const ASK_AGAIN_MS = 2000; // then after twice this time, and so on: the kernel may be busy
 const MOST_PARTS = 3; // of an update, that cost less than the whole figure
+const REACH_PX = 20; // so far beyond the end of a row, its last chunk is named
 const KEEP_MS = 1000; // from a change to the state that a saved notebook has
 
 async function shared_plotly(model) {
@@ -144,6 +145,7 @@ class View {
     el.classList.add("bfcviz-figure");
     el.style.minHeight = `${figure.layout.height ?? 360}px`; // what is beside it finds its place
     this.say("status", "loading the figure …");
+    el.addEventListener("mousemove", (event) => this.hover(event), { capture: true });
     this.ask = () => !figure.asking && figure.ask(); // the page found that another part shows another step
     el.addEventListener("bfcviz-ask", this.ask);
     figure.views.add(this);
@@ -205,6 +207,35 @@ class View {
     } else {
       for (const part of copied(parts)) await draw_part(plotly, el, part);
     }
+  }
+
+  // Name the chunk under the mouse. Plotly takes the nearest point, and all within 3 pixels are equal: rows of a map of
+  // many regions are lower. A row has no point only where the map has too many chunks, with points on an even grid.
+  hover(event) {
+    const { el, plotly } = this;
+    if (event.buttons || event.target.dataset.subplot !== "xy") return;
+    const number = el._fullData.findIndex(({ yaxis, mode, meta }) => yaxis === "y" && mode === "none" && meta);
+    if (number < 0) return;
+    const { xaxis, yaxis } = el._fullLayout;
+    const { x, y } = el._fullData[number];
+    const box = event.target.getBoundingClientRect();
+    const [at, row] = [xaxis.p2d(event.clientX - box.x), Math.floor(yaxis.p2d(event.clientY - box.y))];
+    let point = -1;
+    let ends = [Infinity, -Infinity];
+    for (let each = 0; each < x.length; each++) {
+      if (Math.floor(y[each]) !== row) continue;
+      ends = [Math.min(ends[0], x[each]), Math.max(ends[1], x[each])];
+      if (point < 0 || Math.abs(x[each] - at) < Math.abs(x[point] - at)) point = each;
+    }
+    if (point < 0) return;
+    event.stopPropagation(); // before plotly has it
+    const reach = xaxis.p2d(REACH_PX) - xaxis.p2d(0);
+    if (at < ends[0] - reach || at > ends[1] + reach) return plotly.Fx.unhover(el, event, "xy");
+    const found = el.calcdata[number][point];
+    const place = [found.x, found.y];
+    [found.x, found.y] = [at, row + 0.5]; // where the text appears
+    plotly.Fx.hover(el, [{ curveNumber: number, pointNumber: point }], "xy");
+    [found.x, found.y] = place;
   }
 
   // Cover the figure with a sentence; without one, show it.

@@ -158,7 +158,8 @@ class VisibleChunks:
 #
 # In plotly the polygons of one trace share one text. So the texts belong to a trace of invisible points: at least
 # one in every piece of a chunk, more along a long piece and near its ends, so that the point nearest to the mouse
-# belongs to the chunk under it. The text of each chunk and of each label is stored once, in the trace's `meta`; the
+# belongs to the chunk under it; in a dashboard the nearest of the row under it, see `hover` in figure_widget.js. The
+# text of each chunk and of each label is stored once, in the trace's `meta`; the
 # `hovertemplate` of each point refers to it.
 
 MOST_TEXTS: Final = 1000
@@ -661,12 +662,10 @@ def _region_frames_trace(visible: VisibleChunks) -> dict[str, Any]:
     return map_outline("region", pieces, visible.divisor, visible.theme.pool.line, 1)
 
 
-def hover_points(
-    visible: VisibleChunks, labels: Labels, details: Details = NO_DETAILS, *, exact: bool
-) -> dict[str, Any]:
+def hover_points(visible: VisibleChunks, labels: Labels, details: Details = NO_DETAILS) -> dict[str, Any]:
     """A trace of invisible points with hover texts."""
     chunks, part = visible.chunks, visible.part
-    if exact:
+    if len(visible.pieces) <= EXACT_CHUNKS:
         points = points_in_pieces(chunks, visible.pieces, part, labels, details)
     else:
         points = points_on_grid(chunks, visible.rows, part, labels, details)
@@ -877,7 +876,7 @@ def map_gone_chunks(model: Model, since: int | None) -> NDArray[np.void]:
 
 
 EXACT_CHUNKS: Final = 3000
-"""Pieces of chunks on screen that are drawn as exact rectangles, at most."""
+"""Pieces of chunks on screen that are drawn as exact rectangles, or have hover texts of their own, at most."""
 
 _MOST_TICKS = 20
 _TOP = -0.2  # rows: the upper end of the y axis
@@ -921,7 +920,7 @@ def region_panel(
         gone_trace(visible, map_gone_chunks(model, look.since)),
         *request_marks(visible, answer, model.trace.labels),
         *outline_traces(visible, touched(highlight, model.chunks(), model.regions()), chosen, found),
-        hover_points(visible, model.trace.labels, model.trace.origin.details, exact=exact),
+        hover_points(visible, model.trace.labels, model.trace.origin.details),
         note_trace(visible),
     ]
     panel = _region_map_panel(visible, traces, look, exact=exact)
@@ -997,7 +996,7 @@ def _image_panel(visible: VisibleChunks, image: Mapping[str, Any], labels: Label
         gone_trace(visible, no_spans),
         *request_marks(visible, None, labels),
         *outline_traces(visible, no_spans, no_spans, no_spans),
-        hover_points(visible, labels, exact=True),
+        hover_points(visible, labels),
         note_trace(visible),
     ]
     return _region_map_panel(visible, traces, look, exact=False)

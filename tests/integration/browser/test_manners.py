@@ -300,6 +300,36 @@ def test_the_keys_choose_a_chunk_where_the_map_has_the_focus(view):
     view.view.locator(".bfcviz-chunk:has-text('Click a chunk')").wait_for()
 
 
+BETWEEN_ROWS = r"""(plot) => {
+  const trace = plot._fullData.find(({ yaxis, mode, meta }) => yaxis === "y" && mode === "none" && meta);
+  const { xaxis, yaxis } = plot._fullLayout;
+  const points = [...trace.x].map((x, each) => {
+    const y = trace.y[each];
+    return { row: Math.floor(y), x: xaxis.d2p(x), y: yaxis.d2p(y), text: trace.hovertemplate[each] };
+  });
+  const box = plot.querySelector(".nsewdrag[data-subplot=xy]").getBoundingClientRect();
+  for (const row of new Set(points.map((each) => each.row))) {
+    const y = yaxis.d2p(row) + 1;
+    const own = points.filter((each) => each.row === row);
+    for (let x = 2; x < xaxis._length; x += 2) {
+      const nearest = points.reduce((a, b) => Math.hypot(a.x - x, a.y - y) <= Math.hypot(b.x - x, b.y - y) ? a : b);
+      const under = own.reduce((a, b) => Math.abs(a.x - x) <= Math.abs(b.x - x) ? a : b);
+      if (nearest.text === under.text) continue;
+      const text = trace.meta[Number(/\d+/.exec(under.text)[0])];
+      return [box.x + x, box.y + y, /at 0x[0-9a-f]+/.exec(text)[0]];
+    }
+  }
+}"""
+"""A place of the map where the nearest hover point is of another row, and what names the chunk there."""
+
+
+def test_the_mouse_on_the_map_names_the_chunk_under_it_and_none_of_the_next_row(view):
+    view.go_to(63_927)
+    x, y, name = view.wait_until_drawn().plot().evaluate(BETWEEN_ROWS)
+    view.page.mouse.move(x, y)
+    view.view.locator(f".hoverlayer .hovertext:has-text('{name}')").wait_for()
+
+
 def test_a_table_begins_right_below_the_tabs(view):
     before = view.plot().bounding_box()["height"]
     view.set(views="chunk_table")
@@ -316,7 +346,7 @@ HELD = """view => {
 
 
 def test_a_held_key_steps_as_fast_as_figures_are_drawn_and_leaves_nothing_behind(view):
-    view.go_to(500)
+    view.go_to(63_927)
     view.view.evaluate(HELD)
     view.wait_for_step(502)  # in all figures, as the key was released
     view.key("ArrowRight")  # pressed anew: never left out

@@ -613,6 +613,17 @@ def test_a_grid_has_no_more_points_than_fit_however_many_rows():
         assert np.ptp(points["y"]) >= 0.9 * (len(rows) - 1)
 
 
+def test_an_image_of_low_rows_has_a_point_for_each_chunk_of_each_row():
+    trace = state([[1 << 10] * 2] * 600)
+    model = at_step(trace, len(trace))
+    chunks, rows = model.chunks(), rows_of(model)
+    points = hover_points(region_map(model))
+    assert [each.type for each in region_map(model).data][0] == "image"
+    assert set(np.floor(points.y).tolist()) == set(range(len(rows)))
+    named = {text.split("chunk ")[1].split()[0] for text in points.meta if "chunk " in text}
+    assert named == {str(handle) for handle in chunks["handle"].tolist()}
+
+
 def test_points_are_no_farther_apart_than_rows_are_high():
     """In a map 1,000 pixels wide and 300 high: plotly takes the nearest point, and a row has one in its middle."""
     heap = PlainHeap(64 * MiB)
