@@ -169,9 +169,7 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     assert page.locator("body").get_attribute("data-jp-theme-light") == "false"
     of = "(query) => getComputedStyle(document.querySelector(query)).backgroundColor"
     assert page.evaluate(of, "#rendered_cells") == page.evaluate(of, ".js-plotly-plot .main-svg")
-    page.emulate_media(media="print")
-    assert page.evaluate(PRINTED) == ["invert", 0, "none"]
-    page.emulate_media(media="screen")
+    it_prints_in_light_colours(page)
     assert "bfcviz.cli" not in page.content()
     page.wait_for_function(
         "() => [...document.fonts].some(f => f.family.includes('Awesome') && f.status === 'loaded')"
@@ -188,6 +186,12 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     assert not any(Path(f"/proc/{kernel}").exists() for kernel in kernels)
     assert list(viewer.temporary.iterdir()) == []
     assert "Traceback" not in viewer.log.read_text()
+
+
+def it_prints_in_light_colours(page):
+    page.emulate_media(media="print")
+    assert page.evaluate(PRINTED) == ["invert", 0, "none"]
+    page.emulate_media(media="screen")
 
 
 def test_a_page_whose_server_or_script_is_gone_says_so(viewer, browser):

@@ -618,7 +618,7 @@ def test_an_image_of_low_rows_has_a_point_for_each_chunk_of_each_row():
     model = at_step(trace, len(trace))
     chunks, rows = model.chunks(), rows_of(model)
     points = hover_points(region_map(model))
-    assert [each.type for each in region_map(model).data][0] == "image"
+    assert region_map(model).data[0].type == "image"
     assert set(np.floor(points.y).tolist()) == set(range(len(rows)))
     named = {text.split("chunk ")[1].split()[0] for text in points.meta if "chunk " in text}
     assert named == {str(handle) for handle in chunks["handle"].tolist()}
