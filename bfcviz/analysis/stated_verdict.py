@@ -1519,7 +1519,14 @@ def _program_call_verdict(found: StatedFailure) -> Judgement:
     if found.fact("requested") is not None:
         return _stated_free_verdict(found)
     said = next((text for mark, text in _PROGRAM_CALLS.items() if mark in found.marks), "")
-    free = found.fact("device_free")
+    free, total = found.fact("device_free"), found.fact("device_total")
+    if free is not None and total is not None and 2 * free > total:
+        return _undecided(
+            f"{said or f'{_who(found)} was refused memory of the device.'} {_size(free)} of {_size(total)} were free: the "
+            "device was not full. A request for still more is refused, and one buffer that is larger than the driver "
+            "allows; how much was asked is not in the text.",
+            StatedCause.DRIVER_REFUSED,
+        )
     missing = (
         "How much was asked, and how much was free,"
         if free is None

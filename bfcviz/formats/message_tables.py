@@ -165,6 +165,7 @@ metal-command | Metal | family=mps behind=400
     in Metal; ggml-metal.m and mlx/backend/metal/eval.cpp print it
     > kIOGPUCommandBufferCallbackErrorOutOfMemory
     > Insufficient Memory (IOAF code 8)
+    > Command buffer execution failed: Insufficient Memory
     mark ggml <- "ggml" "llama"
 trt-tactic | TensorRT | role=soft
     = While it builds an engine, TensorRT tries ways to compute a layer, and leaves out one that needs too much.
@@ -337,6 +338,7 @@ host-sigkill | Linux | behind=120 weak host
     > terminated by signal 9
     > SIGKILL(-9)
     > terminated: signal: killed
+    > terminated" error="signal: killed"
     > zsh: killed
     > line {number}: {number} Killed
     > exited on signal 9 (Killed)
@@ -614,6 +616,7 @@ ggml-buffer | llama.cpp | behind=120
     > failed to allocate {word} buffer of size {number}
     > failed to allocate buffer of size {number}
     > Device memory allocation of size {number} failed
+    > ggml_vulkan: Requested buffer size exceeds
     > unable to allocate {word} buffer
     > failed to allocate buffer, size = {number} MiB
     > failed to allocate compute buffers
@@ -631,7 +634,7 @@ ggml-buffer | llama.cpp | behind=120
     mark kv <- "kv cache" "kv_cache"
     mark weights <- "load_tensors" "alloc_tensor_range" "loading model" "llm_load"
     mark given_weights <- "model buffer size ="
-    mark one_buffer <- "exceeds device memory allocation limit"
+    mark one_buffer <- "exceeds device memory allocation limit" "exceeds device buffer size limit"
     device <- "on device {number}:" "allocate CUDA{number} buffer" "allocate ROCm{number} buffer"
         "allocate Vulkan{number} buffer" "allocate SYCL{number} buffer"
 ggml-retry | llama.cpp | role=retry
@@ -1155,7 +1158,10 @@ any-memory | Unknown program | place=printed weak
         "bytes = {amount}" "failed to find {amount}" "requires approximately {amount}" "requires {amount}"
         "requested {amount}" "requested: {amount}" "request of size {amount}" "size {amount}" "size: {amount}"
         "size = {amount}" "size={amount}"
-    device_free: free on the device <- "free: {amount}" "{amount} free" "available: {amount}" "{amount} available"
+    device_free: free on the device <- "free VRAM {amount}" "VRAM free {amount}" "free VRAM: {amount}"
+        "VRAM free: {amount}" "{amount} VRAM free" "free: {amount}" "{amount} free" "available: {amount}" "{amount} available"
+    device_total: the whole device <- "total VRAM {amount}" "VRAM total {amount}" "total VRAM: {amount}"
+        "VRAM total: {amount}" "free VRAM {skip} of {amount}" "{skip} free of {amount}"
     allocated: what the program holds <- "UsedMemStatistics : {amount}"
     limit: the most that the program may have <- "total mem size : {amount}" "max memory: {amount}"
         "memory limit: {amount}"

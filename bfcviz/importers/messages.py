@@ -1491,8 +1491,13 @@ def _framework_of_message(first: _Statement, hints: set[str]) -> str:
     if clients is None:
         return _framework_of_call(first)
     other = xla.TPU if first.entry.family == "tpu" else first.framework
+    if other == "TensorFlow" and _ABSL_LINE.search(first.text):
+        other = "XLA"
     return next((name for hint, name in clients.items() if hint in hints), other)
 
+
+_ABSL_LINE: Final = re.compile(r"(?:^|[\]\s|])[EWI][01]\d[0-3]\d \d\d:\d\d:\d\d\.\d{6}")
+"""How newer versions of XLA begin a line, in JAX and others; TensorFlow begins it with the date and year."""
 
 _CLIENTS_OF_FAMILY: Final[Mapping[str, Mapping[str, str]]] = {
     "bfc": {"reactant": "Reactant", "exla": "EXLA", "tensorflow": "TensorFlow", "jax": "JAX"},

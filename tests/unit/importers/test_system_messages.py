@@ -345,6 +345,26 @@ TEXTS = [
        'C++ exception with description "std::bad_alloc: out_of_memory: RMM failure at:/pool_memory_resource.hpp:269: '
        'Maximum pool size exceeded" thrown'),
      "RMM", "cap_by_setting: capacity", {"requested": 5872684800}, "5.47 GiB", AdviceWord.RAISE_LIMIT),
+    ('level=ERROR source=a.go:1 msg="llama runner terminated" error="signal: killed"', "Linux", MAYBE_HOST, {},
+     "SIGKILL", RECORD),
+    ("std::runtime_error: [METAL] Command buffer execution failed: Insufficient Memory", "Metal", MAYBE_FULL, {},
+     "a running command", LESS),
+    (("ggml_vulkan: Requested buffer size exceeds device buffer size limit: ErrorOutOfDeviceMemory\n"
+      "ggml_gallocr_reserve_n_impl: failed to allocate Vulkan0 buffer of size 6442450944"),
+     "llama.cpp", "request_exceeds_limit: driver_refused_with_memory_free", {"requested": 6 * GIB},
+     "One buffer of 6.00 GiB", None),
+    (("E0203 04:05:06.700000    77 gpu_cudamallocasync_allocator.cc:1] gpu_async_0 cuMemAllocAsync failed to allocate "
+      "4294967296 bytes: RESOURCE_EXHAUSTED\n Reported by CUDA: Free memory/Total memory: 1073741824/8589934592"),
+     "XLA", MAYBE_FULL, {"requested": 4 * GIB, "device_free": GIB, "device_total": 8 * GIB},
+     "3.00 GiB are missing", LESS),
+    ("[ERROR] vkAllocateMemory: out of device memory; VRAM total: 8192 MB, VRAM free: 6656 MB", "Vulkan",
+     "unknown: driver_refused_with_memory_free", {"device_total": 8 * GIB, "device_free": 13 * GIB // 2},
+     "6.50 GiB of 8.00 GiB were free", LESS),
+    ("renderer.cc:7: out of device memory, VRAM free: 6656 MB, requested: 512 MB", "Unknown program",
+     "driver_refused_with_memory_free: None", {"requested": GIB // 2, "device_free": 13 * GIB // 2},
+     "with 6.50 GiB free", None),
+    ("Error: out of device memory: 2.0 GiB free of 8.0 GiB VRAM", "Unknown program", MAYBE_FULL,
+     {"device_free": 2 * GIB, "device_total": 8 * GIB}, "2.00 GiB were free", LESS),
 ]  # fmt: skip
 
 
