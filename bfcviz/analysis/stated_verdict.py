@@ -1522,9 +1522,9 @@ def _program_call_verdict(found: StatedFailure) -> Judgement:
     free, total = found.fact("device_free"), found.fact("device_total")
     if free is not None and total is not None and 2 * free > total:
         return _undecided(
-            f"{said or f'{_who(found)} was refused memory of the device.'} {_size(free)} of {_size(total)} were free: the "
-            "device was not full. A request for still more is refused, and one buffer that is larger than the driver "
-            "allows; how much was asked is not in the text.",
+            f"{said or f'{_who(found)} was refused memory of the device.'} {_size(free)} of {_size(total)} were free: "
+            "the device was not full. A request for still more is refused, and one buffer that is larger than the "
+            "driver allows; how much was asked is not in the text.",
             StatedCause.DRIVER_REFUSED,
         )
     missing = (
