@@ -1031,9 +1031,19 @@ def _program_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceT
         }
 
 
+_LIMITS_OF_PROGRAMS: Final = {
+    "LM Studio": "Use a smaller model, a shorter context, or fewer models at once. If the count is wrong, loosen the "
+    "guardrails for loading models in the settings.",
+}
+"""A program that counts before it asks the system -> what to do about its limit."""
+
+
 def _any_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     if "gpu" in found.marks:
         yield from _program_advice(found, judged)
+        return
+    if judged.cause is StatedCause.CAP_BY_SETTING and found.framework in _LIMITS_OF_PROGRAMS:
+        yield {AdviceWord.RAISE_LIMIT: _LIMITS_OF_PROGRAMS[found.framework]}
         return
     yield {
         AdviceWord.SYSTEM_MEMORY: "Watch free -g while it runs (Windows: the Task Manager), and nvidia-smi if it uses "
@@ -1809,16 +1819,7 @@ _HOST_TEXTS: Final = {
 """Name of an entry -> what to do about system memory."""
 
 
-_LIMITS_OF_PROGRAMS: Final = {
-    "LM Studio": "Use a smaller model, a shorter context, or fewer models at once. If the count is wrong, loosen the "
-    "guardrails for loading models in the settings.",
-}
-"""A program that counts before it asks the system -> what to do about its limit."""
-
-
 def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
-    if found.framework in _LIMITS_OF_PROGRAMS:
-        yield {AdviceWord.RAISE_LIMIT: _LIMITS_OF_PROGRAMS[found.framework]}
     if found.message in _HOST_TEXTS:
         yield {AdviceWord.SYSTEM_MEMORY: _HOST_TEXTS[found.message]}
         return

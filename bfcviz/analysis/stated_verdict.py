@@ -73,7 +73,7 @@ def _judged(found: StatedFailure) -> Judgement:
             "has 2^31 elements or more, and a number of 32 bits overflows.",
         )
     if {"host", *tensorflow.PINNED_POOLS} & found.marks:
-        return _pinned_pool_verdict(found) or _host_memory_verdict(found)
+        return _guardrail_verdict(found) or _pinned_pool_verdict(found) or _host_memory_verdict(found)
     total, request = found.fact("device_total"), found.facts.get("requested")
     if request is not None and total and _is_fact_above(found, "requested", total, "device_total"):
         return _beyond_device_verdict(found, request, total)
@@ -1539,6 +1539,20 @@ def _program_call_verdict(found: StatedFailure) -> Judgement:
 
 def _who(found: StatedFailure) -> str:
     return "A program" if found.framework == ENTRIES["any-memory"].framework else found.framework
+
+
+def _guardrail_verdict(found: StatedFailure) -> Judgement | None:
+    """Of a program that counts before it loads a model; None for others."""
+    if found.message != "any-memory" or found.framework != "LM Studio":
+        return None
+    needs = found.fact("requested")
+    need = "the model needs" if needs is None else f"the model needs {_size(needs)},"
+    return Judgement(
+        StatedCause.CAP_BY_SETTING,
+        f"{found.framework} did not load the model: as it estimates, {need} more than its guardrails allow. Nothing "
+        "was refused by the system or a GPU.",
+        StatedCause.CAPACITY,
+    )
 
 
 def _any_verdict(found: StatedFailure) -> Judgement:

@@ -41,6 +41,7 @@ bnb-call | bitsandbytes | family=cuda weak
         paged optimizer uses, and which needs system memory, too.
     in bitsandbytes/csrc/ops.cuh, CUDA_CHECK_RETURN
     > Error out of memory at line {number} in file {word}bitsandbytes
+    > Error out of memory at line {number} in file {word}csrc/ops.cu
     mark managed <- "pythonInterface"
 cuda-call | CUDA | behind=400 weak
     = A call of the CUDA or HIP runtime, or of cuBLAS, cuDNN, cuFFT, cuSOLVER or NCCL, returned out of memory. In
@@ -109,8 +110,8 @@ cuda-call | CUDA | behind=400 weak
     requested: bytes that NCCL asked for <- "Failed to CUDA calloc {number} bytes"
         "Failed to CUDA calloc async {number} bytes"
     requested: bytes of the request <- "cudaMalloc( bytes = {number} ) failed"
-    mark torch <- "torch" "TORCH_USE_CUDA_DSA" "TORCH_USE_HIP_DSA" "THC" "CUDA kernel errors might be"
-        "CUDA driver error:" "when calling `cublas" "cuFFT error: C" "cusolver error: C"
+    mark torch <- "torch" "AcceleratorError" "TORCH_USE_CUDA_DSA" "TORCH_USE_HIP_DSA" "THC"
+        "CUDA kernel errors might be" "CUDA driver error:" "when calling `cublas" "cuFFT error: C" "cusolver error: C"
     mark driver_call <- "driver error: out"
     mark storage <- "THCStorage"
     mark library_start <- "`cublasCreate"
@@ -220,7 +221,7 @@ cuda-shared-call | CUDA | family=kernel weak
         "shared data ({number} bytes"
     limit: bytes that a kernel may use <- "bytes, {amount} max" "bytes, {number} max"
     mark on_chip <- "shared"
-cuda-shared-skipped | PyTorch Inductor | role=retry family=kernel within=6
+cuda-shared-skipped | PyTorch Inductor | role=retry family= within=6
     = The compiler of PyTorch tries ways to compute a kernel, and left out the one of the line before: the failure
         before is none.
     in torch/_inductor/select_algorithm.py
@@ -435,8 +436,9 @@ host-kubernetes | Kubernetes | host
     > The node was low on resource: memory
 host-docker | Docker | host
     = A container reached its limit of system memory, and the system ended it. It is not GPU memory.
-    in docker inspect
+    in docker inspect; the states of tasks in AWS ECS and Batch
     > OOMKilled{sep}true
+    > OutOfMemoryError: Container killed due to memory usage <- "AWS"
 host-ray | Ray | host
     = A node ran low on system memory, and Ray ended workers on it. It is not GPU memory.
     in ray/src/ray/raylet/node_manager.cc
@@ -1042,6 +1044,7 @@ triton-fallback | Triton Inference Server | role=soft behind=200
     > falling back to non-pinned system memory
     > falling back to pinned system memory
     > pinned memory pool will not be available
+    > unable to create backend memory for type
     requested: bytes of the buffer <- "memory with byte size {number}"
 sglang-retract | SGLang | role=soft family=vllm
     = The KV cache was full while the server computed answers: it put requests back, and goes on with them later.
@@ -1193,7 +1196,7 @@ ANY_PROGRAMS: Final = {
         ("AMD driver", r"\[drm[^\]\n]{0,40}amdgpu"),
         ("MIOpen", r"MIOpen"),
         ("Unity", r"MemoryLabel|DynamicHeapAllocator|d3d11: failed to create|D3D11: Failed to create"),
-        ("LM Studio", r"model loading guardrails|lmstudio|LM Studio"),
+        ("LM Studio", r"model loading guardrails|Model loading was stopped due|lmstudio|LM Studio"),
         ("TVM", r"\bTVMError|\btvm::|/tvm/"),
         ("PostgreSQL", r"AllocSetAlloc|\b53200\b|Failed on request of size \d"),
         ("NVENC", r"(?i)nvenc|nv_enc|cuvid"),
@@ -1202,6 +1205,7 @@ ANY_PROGRAMS: Final = {
         ("Direct3D", r"(?i)\bd3d\d|\bdxgi|0x8007000e|\bHRESULT|CreateCommittedResource"),
         ("oneAPI", r"\bZE_RESULT|\bUR_RESULT|\bze[A-Z][a-z]\w+|(?i:\bsycl|level.?zero)"),
         ("ROCm", r"\bhip[A-Z]\w+|\bHIP|(?i:\brocm|\bhsa_)"),
+        ("OptiX", r"\bOPTIX_"),
         ("CUDA", r"(?i:\bcuda)|Cuda|\bcu[A-Z]\w+|\bCU(?:DA)?_|\bCUresult|\bnv(?:rtc|jpeg)|\bthrust::"),
         ("Vulkan", r"(?i:vulkan)|\b(?:vk|vma)[A-Z]\w+|\bVK_"),
         ("OpenCL", r"(?i:opencl)|\bcl[A-Z]\w+|\bCL_"),
@@ -1215,7 +1219,7 @@ ANY_PROGRAMS: Final = {
 ANY_OF_GPU: Final = re.compile(
     r"(?i:\bgpus?\b|gpu(?=[A-Z_])|for kernel output|vram|video memory|graphics memory|device[ _]memory|\bcuda|nvenc"
     r"|nvdec|texture|render|\bd3d|d3d(?=\d)|directml|\bdml\b|dxgi|vulkan|open[cg]l|webgl|\bwgpu|webgpu|\bhip|rocm|miopen"
-    r"|mindspore|\bnpu\b|\bhbm\b|accelerator|\bDAG\b|\bsycl|\bthrust::|on device|device id)"
+    r"|mindspore|\boptix|\bnpu\b|\bhbm\b|accelerator|\bDAG\b|\bsycl|\bthrust::|on device|device id)"
     r"|\b(?:cu|vk|vma|cl|hip|gl)[A-Z]\w|\b(?:GL|VK|CL|ZE|UR|CU|HSA)_|\bMTL|\bCUresult"
 )
 """What only lines on memory of a GPU have."""

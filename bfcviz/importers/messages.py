@@ -259,6 +259,7 @@ class _MessageReader:
         self._labels: set[str] = set()  # that srun puts before the lines of a rank
         self._has_counted = False  # those of the buffer
         self._left_out = 0
+        self._clock = _LogClock()
         self._hints = hints_of(name)
 
     def take(self, piece: str) -> None:
@@ -330,6 +331,7 @@ class _MessageReader:
                 continue
             line = self._line + buffer.count("\n", 0, each.start)
             read = _message_statement(each, buffer, range(first, last), line, rank)
+            read.time = self._clock.time_of(buffer, each.start)
             if each.entry.role is Role.CONSEQUENCE:
                 if not read.is_quoted:
                     self._lost[rank] = read
@@ -342,13 +344,15 @@ class _MessageReader:
         self._done = stop
         kept = max(0, stop - _BEHIND)
         self._line += buffer.count("\n", 0, kept)
+        self._clock.shift(kept)
         self._buffer, self._done, self._ended = buffer[kept:], self._done - kept, self._ended - kept
 
 
 def _message_beginnings(text: str, start: int) -> list[_Beginning]:
-    """Where messages begin, from `start` on, without overlaps; those in the case of the table count first.
+    """Where messages begin, from `start` on, without overlaps.
 
-    Words that any program may print count only outside of all others.
+    Those in the case of the table count first, before these those that are not weak. Words that any program may print
+    count only outside of all others.
     """
     small = text.replace("\u0130", "I").lower()  # the only letter that has more than one small one
     found = [
@@ -360,7 +364,8 @@ def _message_beginnings(text: str, start: int) -> list[_Beginning]:
     general = [each for each in found if each.entry.is_general]
     found = [each for each in found if not each.entry.is_general]
     exact = [each for each in found if each.entry.patterns[each.variant].match(text, each.start)]
-    kept = _without_overlaps(exact, [])
+    kept = _without_overlaps([each for each in exact if not each.entry.is_weak], [])
+    kept = _without_overlaps([each for each in exact if each.entry.is_weak], kept)
     # In other letters than the table's it may be a message where its number follows, or if it is weak.
     others = [each for each in found if each.entry.is_weak or _NUMBER_NEAR.match(text, each.stop)]
     return _without_overlaps(general, _without_overlaps(others, kept))
@@ -435,7 +440,7 @@ _CODE_WORD: Final = re.compile(r"\w_\w|\w::\w|\w\(|[a-z][A-Z]|0x[\dA-Fa-f]|\.\w{
 
 _PERSON: Final = re.compile(
     r"(?i)(?<![\w./-])(?:I|I'm|I've|my|we|our|you|your|he|she|they|should|would|could(?! not)|might|maybe|because"
-    r"|so that|whether|without|avoids?|prevents?|never|no longer|instead|detect|handles?|fix(?:es|ed)?|support"
+    r"|so that|whether|may|without|avoids?|prevents?|never|no longer|instead|detect|handles?|fix(?:es|ed)?|support"
     r"|add(?:s|ed)?|improve[sd]?|seems?|due to an?|(?<!likely )cause of|what(?! is\(\)|\(\))|how|why|when|whenever|if"
     r"|not|no|isn't|aren't|(?:that|which|who) (?:ran|runs?)|reduce|lower|means?|retry (?:with|on|after)"
     r"|expect(?:s|ed)?|raises?)\b"
@@ -633,7 +638,6 @@ def _message_statement(
         next((version for word, version in entry.versions.items() if letters(word) in near), ""),
         framework=entry.whose.get(entry.begins[found.variant], entry.framework),
         rank=_named_number(entry.rank_patterns, flat, rank),
-        time=_time_of_line(buffer, found.start),
         device=_named_number(entry.device_patterns, flat),
         is_raised=_RAISED.search(before) is not None,
     )
@@ -652,25 +656,42 @@ _TIME: Final = re.compile(
 """A time as loggers, Kubernetes and Slurm write it, and as glog does, without its year: `E1128 09:12:11.123456`."""
 
 
-def _time_of_line(buffer: str, start: int) -> LogTime | None:
-    """When the line that has this place was written; where it does not say that, the last line before it that does."""
-    end = buffer.find("\n", start, start + _WIDEST)
-    line = buffer.rfind("\n", 0, start) + 1
-    own = buffer[max(line, start - _WIDEST) : end if end >= 0 else start + _WIDEST]
-    times = list(_TIME.finditer(own)) or list(_TIME.finditer(buffer, max(0, line - _BEHIND), line))
-    if not times:
-        return None
-    found = times[0] if (is_own := times[0].string is own) else times[-1]
-    year, month, day = (
-        found["year"] or "1972",
-        found["month"] or found["glog_month"],
-        found["day"] or found["glog_day"],
-    )
+class _LogClock:
+    """Finds when the lines of a buffer were written, going forward through it."""
+
+    def __init__(self) -> None:
+        self._seen = 0  # of the buffer: up to there it is searched
+        self._last: int | None = None  # the last time before, if it is near
+
+    def time_of(self, buffer: str, start: int) -> LogTime | None:
+        """When the line at this place was written; where it does not say that, the last near line that does."""
+        end = buffer.find("\n", start, start + _WIDEST)
+        line = buffer.rfind("\n", 0, start) + 1
+        stop = end if end >= 0 else start + _WIDEST
+        own = next(map(_nanoseconds, _TIME.finditer(buffer, max(line, start - _WIDEST), stop)), None)
+        if own is not None:
+            return LogTime(own, is_own=True)
+        first = max(self._seen, line - _BEHIND, 0)
+        if first > self._seen:
+            self._last = None
+        for found in _TIME.finditer(buffer, first, line):
+            self._last = _nanoseconds(found)
+        self._seen = max(self._seen, line)
+        return None if self._last is None else LogTime(self._last, is_own=False)
+
+    def shift(self, characters: int) -> None:
+        """The buffer has lost its beginning."""
+        self._seen -= characters
+
+
+def _nanoseconds(found: re.Match[str]) -> int | None:
+    """The time that a match of `_TIME` tells; None where there is no such day or hour."""
+    date = found["year"] or "1972", found["month"] or found["glog_month"], found["day"] or found["glog_day"]
     try:
-        second = datetime.fromisoformat(f"{year}-{month}-{day}T{found['clock']}+00:00").timestamp()
-    except ValueError:  # month 19, hour 29
+        second = datetime.fromisoformat(f"{'-'.join(date)}T{found['clock']}+00:00").timestamp()
+    except ValueError:
         return None
-    return LogTime(int(second) * 10**9 + int((found["part"] or "").ljust(9, "0")), is_own)
+    return int(second) * 10**9 + int((found["part"] or "").ljust(9, "0"))
 
 
 _GOES_ON: Final = re.compile(
@@ -716,7 +737,7 @@ def _general_statement(found: _Beginning, buffer: str, line: int, rank: int | No
         "",
         framework=program,
         rank=rank,
-        time=_time_of_line(buffer, found.start),
+        time=_LogClock().time_of(buffer, found.start),
         device=_named_number(entry.device_patterns, own),
     )
     if _GOES_ON.search("\n".join(rows[:2])):

@@ -43,7 +43,7 @@ def read(text):
         ("Could not allocate memory: System out of memory!\nTrying to allocate: 67108864B. MemoryLabel: Array",
          "Unity", SYSTEM, {"requested": 67108864}),
         ("Stopped due to insufficient system resources. It requires approximately 16 GB: model loading guardrails",
-         "LM Studio", SYSTEM, {"requested": 16 << 30}),
+         "LM Studio", "cap_by_setting", {"requested": 16 << 30}),
         ("ERROR: Insufficient memory, statevector simulator. Required memory: 4096M, max memory: 1024M",
          "Qiskit", "request_exceeds_limit", {"requested": 4 << 30, "limit": 1 << 30}),
         ("a::out_of_memory_error\n [a.hpp:38]: cudaMalloc of bytes = 4294967312 failed: out of memory",

@@ -6,7 +6,8 @@ import pytest
 
 from bfcviz.analysis.stated_advice import AdviceWord
 from bfcviz.analysis.stated_answer import StatedAnswer, StatedFailureAnswer
-from bfcviz.importers.messages import read_messages
+from bfcviz.errors import FileError
+from bfcviz.importers.messages import read_messages, read_pasted
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SYSTEM, RECORD = AdviceWord.SYSTEM_MEMORY, AdviceWord.RECORD
@@ -357,6 +358,17 @@ TEXTS = [
       "4294967296 bytes: RESOURCE_EXHAUSTED\n Reported by CUDA: Free memory/Total memory: 1073741824/8589934592"),
      "XLA", MAYBE_FULL, {"requested": 4 * GIB, "device_free": GIB, "device_total": 8 * GIB},
      "3.00 GiB are missing", LESS),
+    ("OutOfMemoryError: Container killed due to memory usage", "AWS", HOST, {}, "not GPU memory", SYSTEM),
+    ("Error out of memory at line 7 in file /build/csrc/ops.cu", "bitsandbytes", MAYBE_FULL, {}, "bitsandbytes",
+     OTHERS),
+    ("AcceleratorError: CUDA error: out of memory", "PyTorch CUDA", MAYBE_OTHERS, {}, "outside of the framework",
+     OTHERS),
+    ("OPTIX_ERROR_DEVICE_OUT_OF_MEMORY: Device out of memory [a.cpp:9]", "OptiX", MAYBE_FULL, {}, "device", LESS),
+    ("JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 68719476736 bytes.", "JAX", MAYBE_FULL,
+     {"requested": 64 * GIB}, "64.00 GiB were refused", LESS),
+    (("Error: Model loading was stopped due to insufficient system resources. Under the current settings, this model "
+      "requires approximately NaN undefined of memory"),
+     "LM Studio", "cap_by_setting: capacity", {}, "Nothing was refused", AdviceWord.RAISE_LIMIT),
     ("[ERROR] vkAllocateMemory: out of device memory; VRAM total: 8192 MB, VRAM free: 6656 MB", "Vulkan",
      "unknown: driver_refused_with_memory_free", {"device_total": 8 * GIB, "device_free": 13 * GIB // 2},
      "6.50 GiB of 8.00 GiB were free", LESS),
@@ -469,6 +481,36 @@ def test_a_model_whose_layers_lie_on_no_device():
     assert "no layer" in soft.judgement.sentence
     assert "these numbers are not the reason" in soft.judgement.sentence
     assert "ollama ps" in soft.advice[0].text
+
+
+AUTOTUNING = "E1 torch/_inductor/select_algorithm.py:1] [0/0] "
+
+
+def test_a_way_that_the_compiler_left_out_is_no_failure():
+    lines = (
+        "Runtime error during autotuning:",
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8 GiB of which 1 GiB is free.",
+        "Ignoring this choice.",
+    )
+    answer = read("\n".join(AUTOTUNING + line for line in lines))
+    assert not answer.failures
+    (soft,) = answer.soft
+    assert soft.stated.facts["requested"] == 2 * GIB
+
+
+def test_a_server_without_a_pool_of_pinned_memory_goes_on():
+    answer = read(
+        "I1 a.cc:2] unable to create backend memory for type: CPU_PINNED id: 0: all allocation types failed:\n"
+        "\tCPU_PINNED: failed to allocate pinned system memory: the driver is too old\n"
+        "\tCPU_PINNED_POOL: failed to allocate pinned system memory: no pinned memory pool"
+    )
+    assert not answer.failures
+    assert "Triton Inference Server" in answer.soft[0].judgement.sentence
+
+
+def test_what_may_run_out_did_not():
+    with pytest.raises(FileError):
+        read_pasted("[Low VRAM Warning] Computations may fall to the CPU or go Out of Memory.")
 
 
 @pytest.mark.parametrize("between", ["\n", " ("])
