@@ -340,6 +340,7 @@ host-sigkill | Linux | behind=120 weak host
     > SIGKILL(-9)
     > terminated: signal: killed
     > terminated" error="signal: killed"
+    > terminated\" error=\"signal: killed\"
     > zsh: killed
     > line {number}: {number} Killed
     > exited on signal 9 (Killed)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import prod
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -245,6 +245,9 @@ def _whole_word(cut: re.Match[str]) -> str:
     return f"{cut[1]}\n" if f"{start}{cut[1]}".lower() in _TABLE_WORDS else cut[0]
 
 
+_ESCAPE_IN_JSON: Final = re.compile(r"\\u001[bB]")
+
+
 class _MessageReader:
     """Takes a text in pieces."""
 
@@ -265,7 +268,8 @@ class _MessageReader:
     def take(self, piece: str) -> None:
         """The next part of the text."""
         self._hints |= hints_of(piece)
-        plain = BOLD_NUMBER.sub(r"\1", TERMINAL_CODE.sub("", piece.replace("\r\n", "\n")))
+        codes = _ESCAPE_IN_JSON.sub("\x1b", piece.replace("\r\n", "\n"))
+        plain = BOLD_NUMBER.sub(r"\1", TERMINAL_CODE.sub("", codes))
         self._buffer += _CUT_WORD.sub(_whole_word, plain)
         self._read(max(self._done, len(self._buffer) - _REACH))
 
@@ -591,11 +595,15 @@ _PREFIX: Final = re.compile(
     r"|\d\d-\d\d\s\d\d:\d\d:\d\d\s"
     r"|(?:ERROR|INFO|WARNING|WARN|DEBUG)\b[:\s]"
     r"|\[[\w.]{1,60}\.py:\d{1,6}\]\s"
+    r"|\[pod/[^\]\s]{1,200}\]\s"
     r"|[\w.-]{1,40}\s{1,4}\|\s"
     r"|E\s{3,}"
     r"|\d{1,7}:(?=\D))*"
 )
 """What ranks, loggers and quotations put before a line."""
+
+_POD: Final = re.compile(r"\[pod/[^\]\s]{1,200}\]")
+"""What `kubectl logs --prefix` puts before a line: a container named `pytorch` does not say whose the error is."""
 
 _RAISED: Final = re.compile(r"\braise\s{1,9}[\w.]{1,80}\(\s{0,9}[frFR]{0,2}[\"']\s{0,9}$")
 """What stands before a text in the line of a program that prints it, as a traceback shows it."""
@@ -624,16 +632,17 @@ def _message_statement(
     lines = window.split("\n")
     cleaned = [lines[0], *(part[_end_of_message_prefix(part) :] for part in lines[1:])]
     flat, glued = " ".join(cleaned), "".join(cleaned)
+    lead = buffer[max(0, first - _WIDEST) : first].rpartition("\n")[2]
     before = buffer[max(0, found.start - _WIDEST) : found.start].rpartition("\n")[2]
     shown = (before + buffer[found.start : found.start + _WIDEST]).split("\n", 1)[0]
     letters = str if entry.patterns[found.variant].match(buffer, found.start) else str.lower
-    near = letters(f"{shown}\n{window[: found.stop - first + 2000]}")
+    near = letters(_POD.sub("", f"{shown}\n{window[: found.stop - first + 2000]}"))
     statement = _Statement(
         entry,
         found.variant,
         line,
         " ".join(shown.split())[:_WIDEST],
-        _message_numbers(entry, flat, glued),
+        _message_numbers(entry, flat, glued, lambda: _joints([f"{lead}{lines[0]}", *lines[1:]], cleaned)),
         {mark for word, mark in entry.marks.items() if letters(word) in near},
         next((version for word, version in entry.versions.items() if letters(word) in near), ""),
         framework=entry.whose.get(entry.begins[found.variant], entry.framework),
@@ -799,14 +808,49 @@ def _end_of_message_prefix(line: str) -> int:
     return 0 if prefix is None else prefix.end()
 
 
-def _message_numbers(entry: Message, flat: str, glued: str) -> dict[str, StatedSize]:
-    """The numbers of a message; those that no memory can have are left out."""
+def _joints(lines: Sequence[str], cleaned: Sequence[str]) -> set[int]:
+    """The places in the cleaned lines, joined by spaces, at which a terminal may have cut lines that were too long."""
+    widest = max(map(len, lines[:-1]), default=0)
+    ends = accumulate(len(line) + 1 for line in cleaned[:-1])
+    least = max(_NARROWEST, widest - _LONGEST_CUT)
+    return {end - 1 for line, end in zip(lines, ends, strict=False) if len(line) >= least}
+
+
+_NARROWEST: Final = 40
+"""Columns of a terminal: a shorter line has its own end."""
+
+_LONGEST_CUT: Final = 12
+"""Letters by which lines of a terminal differ once the words that it cut are put together."""
+
+
+def _is_cut_number(flat: str, span: tuple[int, int], joints: Callable[[], set[int]]) -> bool:
+    """Whether a number is a part of one that the end of a line cut."""
+    start, end = span
+    start -= flat[start - 1 : start] == "."  # 1 | .72 GiB
+    is_second = flat[start - 1 : start] == " " and flat[start - 2] in "0123456789."
+    is_first = flat[end : end + 1] == " " and flat[end + 1 : end + 3].lstrip(".")[:1].isdigit()
+    return (is_second and start - 1 in joints()) or (is_first and end in joints())
+
+
+def _message_numbers(
+    entry: Message, flat: str, glued: str, joints: Callable[[], set[int]] = set
+) -> dict[str, StatedSize]:
+    """The numbers of a message; those that no memory can have are left out.
+
+    Args:
+        entry: of the message.
+        flat: its lines, joined by spaces.
+        glued: its lines, joined by nothing.
+        joints: gives the places of those spaces where a terminal may have cut a number.
+    """
     found: dict[str, StatedSize] = {}
     for number in entry.numbers:
         if number.name in found:
             continue
         for pattern in number.patterns:
-            match = pattern.search(flat) or pattern.search(glued)
+            match = pattern.search(flat)
+            if match is None or _is_cut_number(flat, match.span(1), joints):
+                match = pattern.search(glued)
             size = None if match is None else stated_size(match[1], number.unit)
             if size is not None:
                 found[number.name] = size
@@ -1517,7 +1561,7 @@ def _framework_of_message(first: _Statement, hints: set[str]) -> str:
     return next((name for hint, name in clients.items() if hint in hints), other)
 
 
-_ABSL_LINE: Final = re.compile(r"(?:^|[\]\s|])[EWI][01]\d[0-3]\d \d\d:\d\d:\d\d\.\d{6}")
+_ABSL_LINE: Final = re.compile(r"(?<![\w.])[EWI][01]\d[0-3]\d \d\d:\d\d:\d\d\.\d{6}")
 """How newer versions of XLA begin a line, in JAX and others; TensorFlow begins it with the date and year."""
 
 _CLIENTS_OF_FAMILY: Final[Mapping[str, Mapping[str, str]]] = {

@@ -1,6 +1,7 @@
 """Texts of frameworks, written here in the format of their sources: what is read, and what is joined to one failure."""
 
 import gzip
+import json
 import random
 import time
 
@@ -1369,3 +1370,34 @@ def test_an_allocator_of_a_plugin_has_not_the_settings_of_the_pool(where, tool):
     assert tool in told_advice(found)
     assert not any(word in told_advice(found) for word in ("nvidia-smi", "growth", "GROWTH", "Chunk", "cuda"))
     assert found.facts["requested"] == 64 * 900 * 900 * 4
+
+
+WRAPPED = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.75 GiB. GPU 0 has a total capacity of 81.25 GiB "
+    "of which 10.50 GiB is free. Of the allocated memory 63.25 GiB is allocated by PyTorch, and 3.75 GiB is reserved "
+    "by PyTorch but unallocated. "
+)
+
+
+@pytest.mark.parametrize("columns", range(60, 140))
+def test_a_number_that_a_terminal_cut_is_whole_or_missing(columns):
+    lines = [WRAPPED[at : at + columns] for at in range(0, len(WRAPPED), columns)]
+    whole, wrapped = (
+        read_messages([text.encode()]).failures[0].facts for text in (WRAPPED, "\n".join(lines))
+    )
+    assert {name: whole[name] for name in wrapped} == wrapped
+
+
+def test_colours_that_json_escapes_hide_no_number():
+    log = json.dumps(
+        {"log": "CUDA out of memory. Tried to allocate \x1b[31m896.00 MiB\x1b[0m.\n", "stream": "stderr"}
+    )
+    assert read_messages([log.encode()]).failures[0].facts == {"requested": 896 << 20}
+
+
+def test_the_name_of_a_container_does_not_say_whose_an_error_is():
+    line = "[LightGBM] [Fatal] [CUDA] out of memory /a/b.hu 97"
+    plain, prefixed = (
+        read_messages([text.encode()]).failures[0].framework for text in (line, f"[pod/job-3/pytorch] {line}")
+    )
+    assert plain == prefixed == "LightGBM"
