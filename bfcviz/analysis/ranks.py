@@ -718,7 +718,9 @@ class RankSet:
         if len(times) < 2 or times[0][0] == times[1][0]:
             return []
         (first, name), (second, later) = times[:2]
-        return [f"{name} failed first, {(second - first) / 1e9:,.3g} s before {later}{how}"]
+        gap = (second - first) / 1e9
+        seconds = f"{gap:.3g}" if gap < 1000 else f"{gap:,.0f}"  # 1e+04 is no number of seconds for people
+        return [f"{name} failed first, {seconds} s before {later}{how}"]
 
     @property
     def difference_lines(self) -> list[str]:

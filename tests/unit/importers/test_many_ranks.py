@@ -276,3 +276,11 @@ def test_no_rank_failed_first_where_the_logs_do_not_say_so(folder, others):
     )
     assert sum(rank.has_failed for rank in ranks.ranks) == 2
     assert first_lines(ranks) == []
+
+
+def test_hours_between_two_failures_are_told_in_whole_seconds(folder):
+    stamps = {FIRST: "2031-02-03 04:05:06 {}", 30: "2031-02-03 07:05:07 {}"}
+    ranks = bfcviz.open_all(
+        folder(lambda rank: [stamps[rank].format(refused(rank))] if rank in stamps else lost(rank))
+    )
+    assert first_lines(ranks) == [f"rank {FIRST} failed first, 10,801 s before rank 30"]
