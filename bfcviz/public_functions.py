@@ -306,7 +306,7 @@ def open_several(
     ranks: list[Rank] = []
     # Threads suffice: decoding a block releases the interpreter's lock.
     with suppress(KeyboardInterrupt), ThreadPoolExecutor(_FILES_AT_ONCE) as threads:
-        told = (files.stated.get(place.file) for place in files.places)
+        told = [files.stated.get(place.file) for place in files.places]
         read = partial(_rank_of_opened_file, by=by, step=step)
         for rank in (executor or threads).map(read, files.places, told):
             ranks.append(rank)

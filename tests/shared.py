@@ -1,6 +1,7 @@
 """What many tests read: the bundled runs, and where the shared data lies, beside the repository or nowhere."""
 
 import atexit
+import gzip
 import shutil
 import tempfile
 from functools import cache
@@ -58,3 +59,11 @@ def short_file(name, events=4000):
 def snapshot_trace(name):
     """A snapshot of real/snapshots in the shared data, opened once in this process; no test changes it."""
     return bfcviz.open(SHARED / "real" / "snapshots" / f"{name}.pickle")
+
+
+def land_window(folder, number, sample):
+    """A window of TensorFlow's profiler, as it is left in the folder of a recording: whole at once."""
+    made = folder / f".window-{number}"
+    made.mkdir(parents=True)
+    (made / "vm.xplane.pb").write_bytes(gzip.decompress(bfcviz.sample(sample).read_bytes()))
+    made.rename(folder / f"window-{number:06}")

@@ -5,6 +5,7 @@ import asyncio
 import math
 import sys
 import threading
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def dashboard(file: str, theme: str) -> Any:
 
 def _can_attach(path: Path) -> bool:
     """Whether there is something in the folder that `bfcviz attach` can show."""
-    return _has_windows(path) or has_begun(path)
+    return bool(whole_windows(path)) or (not (path / CLAIM).exists() and has_begun(path))
 
 
 def _has_windows(path: Path) -> bool:
@@ -93,18 +94,40 @@ def _has_windows(path: Path) -> bool:
 
 
 def _newest_window_view(folder: Path, theme: str) -> Any:
-    """What `bfcviz attach` shows of windows: the newest; a thread reads them, the kernel's event loop shows them."""
+    """What `bfcviz attach` shows of windows: the newest; a thread reads them, the kernel's event loop shows them.
+
+    The page gets the widgets of the windows that are there, all at once. It loses widgets that are made while it makes
+    those: later windows are read once it has said something.
+    """
     from bfcviz.dashboard.inspector_menus import LiveSeries  # noqa: PLC0415
-    from bfcviz.importers.tensorflow.windows import open_windows  # noqa: PLC0415
+    from bfcviz.importers.tensorflow.windows import ProfilerWindow, open_windows  # noqa: PLC0415
 
     series, loop = LiveSeries("window", theme=theme), asyncio.get_running_loop()
+    windows = open_windows(folder, ended=threading.Event())
+
+    def show(window: ProfilerWindow, *, is_last: bool = True) -> None:
+        if window.trace is None:
+            series.say(str(window.error))
+        else:
+            series.add(window.path.name, window.trace, is_last=is_last)
+
+    there = list(islice(windows, len(whole_windows(folder))))
+    newest = next((window for window in reversed(there) if window.trace is not None), None)
+    for window in there:
+        show(window, is_last=window is newest)
 
     def read() -> None:
-        for window in open_windows(folder, ended=threading.Event()):
-            if window.trace is None:
-                loop.call_soon_threadsafe(series.say, str(window.error))
-            else:
-                loop.call_soon_threadsafe(series.add, window.path.name, window.trace)
+        for window in windows:
+            loop.call_soon_threadsafe(show, window)
 
-    threading.Thread(target=read, daemon=True).start()
+    reader = threading.Thread(target=read, name="bfcviz-windows", daemon=True)
+
+    def page_speaks(*_: object) -> None:
+        if reader.ident is None:
+            reader.start()
+
+    if series.inspector is None:
+        page_speaks()
+    else:
+        series.inspector.page.on_msg(page_speaks)
     return series

@@ -106,8 +106,8 @@ class LiveSeries(InspectorMenu):
         """The trace shown; None while there is none."""
         return None if self._shown is None else self.traces[self._shown]
 
-    def add(self, name: str, trace: Trace) -> None:
-        """Add a trace; it is shown if the one before it was."""
+    def add(self, name: str, trace: Trace, *, is_last: bool = True) -> None:
+        """Add a trace; it is shown if the one before it was, and none is added next: `is_last`."""
         newest = len(self.traces)
         chosen = newest if self._shown in {None, newest - 1} else self._shown
         self.traces.append(trace)
@@ -115,7 +115,8 @@ class LiveSeries(InspectorMenu):
         self.menu.options = [*self.menu.options, (name, newest)]  # new options make the menu choose the first
         self.menu.value = chosen
         self._adding = False
-        if chosen == newest:
+        self._shown = chosen
+        if is_last and chosen == newest:
             self._show(newest)
         self.say("")
 

@@ -1,6 +1,5 @@
 """`bfcviz attach` in a real page: a recorded program's heap, while it works, and when it is killed."""
 
-import gzip
 import os
 import re
 import signal
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from integration.browser.lab import PAGE_LIMIT_MS, _environment
-from shared import ROOT
+from shared import ROOT, land_window
 
 import bfcviz
 
@@ -82,19 +81,12 @@ def test_tensorflows_windows_come_into_the_page(tmp_path, browser):
         log.open("wb") as sink,
         running("attach", "run.bfc", "--no-browser", folder=tmp_path, stdout=sink, stderr=sink),
     ):
-        land(folder, 1, "lstm")
+        land_window(folder, 1, "lstm")
         page = browser.new_page()
         page.set_default_timeout(PAGE_LIMIT_MS)
         page.goto(address_in(log))
         words = page.locator(".bfcviz-dashboard .bfcviz-step-line")
         words.filter(has_text="of 32,001").wait_for()
-        land(folder, 2, "conv")
+        land_window(folder, 2, "conv")
         words.filter(has_text=f"of {len(bfcviz.open(bfcviz.sample('conv'))):,}").wait_for()
         page.close()
-
-
-def land(folder, number, sample):
-    made = folder / f".window-{number}"
-    made.mkdir(parents=True)
-    (made / "vm.xplane.pb").write_bytes(gzip.decompress(bfcviz.sample(sample).read_bytes()))
-    made.rename(folder / f"window-{number:06}")

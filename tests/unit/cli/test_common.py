@@ -185,10 +185,10 @@ def test_an_interrupt_tells_what_was_read(job, monkeypatch, capsys):
 def _interrupted_at(name):
     from bfcviz.public_functions import _rank_of_opened_file  # noqa: PLC0415  before it is replaced
 
-    def summary(place, **options):
+    def summary(place, *told, **options):
         if place.file.name == name:
             raise KeyboardInterrupt
-        return _rank_of_opened_file(place, **options)
+        return _rank_of_opened_file(place, *told, **options)
 
     return summary
 
