@@ -4,7 +4,6 @@ Used when bfcviz runs uncompiled. Internal to bfcviz.
 """
 
 import ctypes
-from typing import Any
 
 import numpy as np
 
@@ -22,4 +21,3 @@ class Event(ctypes.Structure):
     """One event record in memory, with the fields of `EVENT`."""
 
     _fields_ = tuple((name, np.ctypeslib.as_ctypes_type(EVENT[name])) for name in EVENT.names or ())
-    place: Any = None  # the window of the file that holds it, and its index there; see `log_memory`

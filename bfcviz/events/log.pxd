@@ -33,7 +33,7 @@ cdef class EventLog:
     cdef readonly object path   # of the file, or None
 
     @cython.locals(ticks=u64)
-    cdef void lock_and_tick(self, u8 pool) noexcept nogil
+    cdef inline void lock_and_tick(self, u8 pool) noexcept nogil
     cdef void at(self, i64 time, u16 thread) noexcept nogil
     @cython.locals(records=u64)
     cdef void roll(self) noexcept nogil
@@ -51,38 +51,22 @@ cdef class EventLog:
     cpdef object close(self)
     cdef u64 _copy_from_file(self, into, u64 start) except? 0xFFFFFFFFFFFFFFFF
 
-    @cython.locals(r="event_record.Event *")
-    cdef event_record.Event *begin(self, u32 chunk, u16 region, u64 address, u64 size, int bin) noexcept nogil
-    cdef void note_pool(self) noexcept nogil
-    cdef void commit(self, event_record.Event *r, u8 kind) noexcept nogil
-
-    @cython.locals(r="event_record.Event *")
+    cdef inline void write(
+        self, u8 kind, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u32 other, u32 label, u16 thread, u16 stream, int bin, u8 flags
+    ) noexcept nogil
+    cdef inline void note_pool(self) noexcept nogil
     cdef void extend(self, u32 chunk, u16 region, u64 address, u64 size, u64 requested, int bin, u8 flags) noexcept nogil
-
-    @cython.locals(r="event_record.Event *")
-    cdef void split(self, u32 chunk, u16 region, u32 other, u64 address, u64 size, int bin, u8 flags) noexcept nogil
-
-    @cython.locals(r="event_record.Event *")
-    cdef void allocate(self, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u64 allocation_id, u32 label, u16 stream, int bin) noexcept nogil
-
-    @cython.locals(r="event_record.Event *")
-    cdef void free(self, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u64 born, u32 label, u16 thread, u16 stream, int bin, u8 flags) noexcept nogil
-
-    @cython.locals(r="event_record.Event *")
-    cdef void merge(self, u32 chunk, u16 region, u32 other, u64 address, u64 size, int bin) noexcept nogil
-
-    @cython.locals(r="event_record.Event *")
+    cdef inline void split(self, u32 chunk, u16 region, u32 other, u64 address, u64 size, int bin, u8 flags) noexcept nogil
+    cdef inline void allocate(self, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u64 allocation_id, u32 label, u16 stream, int bin) noexcept nogil
+    cdef inline void free(self, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u64 born, u32 label, u16 thread, u16 stream, int bin, u8 flags) noexcept nogil
+    cdef inline void merge(self, u32 chunk, u16 region, u32 other, u64 address, u64 size, int bin) noexcept nogil
     cdef void release(self, u32 chunk, u16 region, u64 address, u64 size, int bin) noexcept nogil
-
-    @cython.locals(r="event_record.Event *")
     cdef void oom(self, u64 requested, u64 free_bytes, u64 largest, u32 label, u16 stream, int bin) noexcept nogil
-
-    @cython.locals(r="event_record.Event *")
     cdef void mark(self, u32 label, u64 value) noexcept nogil
 
     cpdef int begin_operation(self, i64 time, int thread=*)
 
-    @cython.locals(seq=u64, r="event_record.Event *")
+    @cython.locals(seq=u64)
     cpdef u64 put(self, u8 kind, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u32 other, u32 label, u16 thread, u16 stream, int bin, u8 flags, u8 pool=*, int by=*) except? 0xFFFFFFFFFFFFFFFF
 
 @cython.locals(found=int64_t, i=Py_ssize_t)

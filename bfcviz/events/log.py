@@ -24,7 +24,6 @@ import os
 import threading
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +32,7 @@ from bfcviz import native
 from bfcviz.errors import BfcvizError, Lapped
 from bfcviz.events import event_record, log_memory
 from bfcviz.events.event_file import EventFile
-from bfcviz.events.schema import EVENT, MAX_POOLS, Events, move
+from bfcviz.events.schema import EVENT, MAX_POOLS, Events
 
 EVENTS_FILE = "events.bin"
 
@@ -214,39 +213,23 @@ class EventLog:
         self.on_disk = self.written
         self.end = self.written
 
-    def begin(self, chunk: int, region: int, address: int, size: int, bin: int) -> Any:
-        """The next record, with the fields that every kind has; `commit` makes it an event."""
+    def write(
+        self, kind: int, chunk: int, region: int, address: int, size: int, requested: int, other: int,
+        label: int, thread: int, stream: int, bin: int, flags: int,
+    ) -> None:  # fmt: skip
+        """Write the next record."""
         if self.written == self.end:
             self.roll()
-        r = log_memory.record_at(self.window, self.written - self.base)
-        # The next atomic exchange on the lock waits for these stores: prefetch the cache lines.
-        log_memory.prefetch(self.window, self.written - self.base + 12)
-        log_memory.clear_kind(r)
-        r.seq = self.written
-        r.time = self.time
-        r.address = address
-        r.size = size
-        r.requested = 0
-        r.chunk = chunk
-        r.other = 0
-        r.label = 0
-        r.thread = self.thread
-        r.stream = 0
-        r.region = region
-        r.by = self.thread
-        r.bin = bin
-        r.flags = 0
-        r.pool = self.pool
-        return r
+        log_memory.write_record(
+            self.window, self.written - self.base, self.written, self.time, address, size, requested, chunk, other,
+            label, thread, stream, region, self.thread, kind, bin, flags, self.pool,
+        )  # fmt: skip
+        self.written += 1
 
     def note_pool(self) -> None:
         """Note that the pool of this operation has an event."""
         if self.pool >= self.used_pools:
             self.used_pools = self.pool + 1
-
-    def commit(self, r: Any, kind: int) -> None:
-        log_memory.publish_kind(r, kind)
-        self.written += 1
 
     # One method per kind; the table in `schema` says what each field means.
 
@@ -254,65 +237,48 @@ class EventLog:
         self, chunk: int, region: int, address: int, size: int, requested: int, bin: int, flags: int
     ) -> None:
         self.note_pool()  # a heap without a region has no other events
-        r = self.begin(chunk, region, address, size, bin)
-        r.requested = requested
-        r.flags = flags
-        self.commit(r, event_record.EXTEND)
+        self.write(
+            event_record.EXTEND, chunk, region, address, size, requested, 0, 0, self.thread, 0, bin, flags
+        )
 
     def split(
         self, chunk: int, region: int, other: int, address: int, size: int, bin: int, flags: int
     ) -> None:
-        r = self.begin(chunk, region, address, size, bin)
-        r.other = other
-        r.flags = flags
-        self.commit(r, event_record.SPLIT)
+        self.write(event_record.SPLIT, chunk, region, address, size, 0, other, 0, self.thread, 0, bin, flags)
 
     def allocate(
         self, chunk: int, region: int, address: int, size: int, requested: int,
         allocation_id: int, label: int, stream: int, bin: int,
     ) -> None:  # fmt: skip
-        r = self.begin(chunk, region, address, size, bin)
-        r.requested = requested
-        r.other = allocation_id & native.LOW_32
-        r.label = label
-        r.stream = stream
-        self.commit(r, event_record.ALLOCATE)
+        self.write(
+            event_record.ALLOCATE, chunk, region, address, size, requested, allocation_id & native.LOW_32,
+            label, self.thread, stream, bin, 0,
+        )  # fmt: skip
 
     def free(
         self, chunk: int, region: int, address: int, size: int, requested: int,
         born: int, label: int, thread: int, stream: int, bin: int, flags: int,
     ) -> None:  # fmt: skip
-        r = self.begin(chunk, region, address, size, bin)
-        r.requested = requested
-        r.other = born & native.LOW_32
-        r.label = label
-        r.thread = thread
-        r.stream = stream
-        r.flags = flags
-        self.commit(r, event_record.FREE)
+        self.write(
+            event_record.FREE, chunk, region, address, size, requested, born & native.LOW_32,
+            label, thread, stream, bin, flags,
+        )  # fmt: skip
 
     def merge(self, chunk: int, region: int, other: int, address: int, size: int, bin: int) -> None:
-        r = self.begin(chunk, region, address, size, bin)
-        r.other = other
-        self.commit(r, event_record.MERGE)
+        self.write(event_record.MERGE, chunk, region, address, size, 0, other, 0, self.thread, 0, bin, 0)
 
     def release(self, chunk: int, region: int, address: int, size: int, bin: int) -> None:
-        r = self.begin(chunk, region, address, size, bin)
-        self.commit(r, event_record.RELEASE)
+        self.write(event_record.RELEASE, chunk, region, address, size, 0, 0, 0, self.thread, 0, bin, 0)
 
     def oom(self, requested: int, free_bytes: int, largest: int, label: int, stream: int, bin: int) -> None:
         self.note_pool()
-        r = self.begin(0, 0, free_bytes, largest, bin)
-        r.requested = requested
-        r.label = label
-        r.stream = stream
-        self.commit(r, event_record.OOM)
+        self.write(
+            event_record.OOM, 0, 0, free_bytes, largest, requested, 0, label, self.thread, stream, bin, 0
+        )
 
     def mark(self, label: int, value: int) -> None:
         self.note_pool()
-        r = self.begin(0, 0, 0, value, -1)
-        r.label = label
-        self.commit(r, event_record.MARK)
+        self.write(event_record.MARK, 0, 0, 0, value, 0, 0, label, self.thread, 0, -1, 0)
 
     # -- for writers in Python that observe another allocator -----------------------------------------------------
 
@@ -344,14 +310,7 @@ class EventLog:
             self.thread = by
         self.note_pool()
         seq = self.written
-        r = self.begin(chunk, region, address, size, bin)
-        r.requested = requested
-        r.other = other
-        r.label = label
-        r.thread = thread
-        r.stream = stream
-        r.flags = flags
-        self.commit(r, kind)
+        self.write(kind, chunk, region, address, size, requested, other, label, thread, stream, bin, flags)
         native.spin_unlock(self.lock)
         return seq
 
@@ -360,14 +319,21 @@ class EventLog:
     @property
     def head(self) -> int:
         """Events written so far."""
-        return self.written
+        native.spin_lock(self.lock)
+        written = self.written
+        native.spin_unlock(self.lock)
+        return written
 
     @property
     def oldest(self) -> int:
         """Number of the oldest event that can be read."""
-        if not self.has_ring or self.written - self.on_disk < self.capacity:
-            return self.on_disk if self.truncated else 0
-        return self.written - self.capacity + 1  # the slot before it may be half overwritten
+        native.spin_lock(self.lock)
+        if self.has_ring and self.written - self.on_disk >= self.capacity:
+            first = self.written - self.capacity + 1  # the slot before it may be half overwritten
+        else:
+            first = self.on_disk if self.truncated else 0
+        native.spin_unlock(self.lock)
+        return first
 
     def copy(self, start: int, stop: int) -> Events:
         """A copy of events [start, stop); see `copy_into`."""
@@ -382,16 +348,18 @@ class EventLog:
         Returns:
             How many were copied: fewer than requested if the file was truncated.
         """
-        in_file = into[: max(self.on_disk - start, 0)] if self.has_ring else into
+        native.spin_lock(self.lock)
+        has_ring, on_disk = self.has_ring, self.on_disk
+        native.spin_unlock(self.lock)
+        in_file = into[: max(on_disk - start, 0)] if has_ring else into
         copied = self._copy_from_file(in_file, start)
         if copied == len(into) or copied < len(in_file):
             return copied
         rest = into[copied:]
-        ring = np.frombuffer(log_memory.buffer_of(self.window, self.capacity * event_record.RECORD), EVENT)
-        first = (start + copied - self.on_disk) % self.capacity
+        first = (start + copied - on_disk) % self.capacity
         while len(rest):  # more than once around where more is asked for than the ring keeps
             lap = min(self.capacity - first, len(rest))
-            move(ring[first : first + lap], rest[:lap])
+            log_memory.copy_records(rest.view(np.uint8), self.window, first, lap)
             rest, first = rest[lap:], 0
         return len(into)
 

@@ -12,19 +12,42 @@
 #include "bfcviz/events/event_record.h"
 #include "bfcviz/events/sigbus.h"
 
-/* Never faults. */
-static inline void bfc_prefetch(const bfc_event *window, uint64_t index) {
-    __builtin_prefetch(window + index, 1);
+/* A record is written and copied as eight words, each one atomic access: readers copy a ring while it is overwritten,
+   and check afterwards whether it was. */
+typedef uint64_t __attribute__((may_alias)) bfc_word;
+
+enum { BFC_WORDS = sizeof(bfc_event) / sizeof(bfc_word), BFC_AHEAD = 12 };
+
+#define BFC_WRITE(word, value) __atomic_store_n((word), (value), __ATOMIC_RELAXED)
+
+/* Write record `index` of a window; its fields in their order. */
+static inline void bfc_write_record(
+    bfc_event *window, uint64_t index, uint64_t seq, int64_t time, uint64_t address, uint64_t size,
+    uint64_t requested, uint32_t chunk, uint32_t other, uint32_t label, uint16_t thread, uint16_t stream,
+    uint16_t region, uint16_t by, uint8_t kind, int bin, uint8_t flags, uint8_t pool
+) {
+    bfc_word *words = (bfc_word *)(window + index);
+    /* The next atomic exchange on the lock waits for these stores: prefetch the cache lines. This never faults. */
+    __builtin_prefetch(window + index + BFC_AHEAD, 1);
+    BFC_WRITE(words + 7, 0);                 /* no event: an older record may be in the same place */
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* before the other words */
+    BFC_WRITE(words, seq);
+    BFC_WRITE(words + 1, (uint64_t)time);
+    BFC_WRITE(words + 2, address);
+    BFC_WRITE(words + 3, size);
+    BFC_WRITE(words + 4, requested);
+    BFC_WRITE(words + 5, chunk | (uint64_t)other << 32);
+    BFC_WRITE(words + 6, label | (uint64_t)thread << 32 | (uint64_t)stream << 48);
+    uint64_t last = region | (uint64_t)by << 16 | (uint64_t)kind << 32 | (uint64_t)(uint8_t)bin << 40
+                    | (uint64_t)flags << 48 | (uint64_t)pool << 56;
+    __atomic_store_n(words + 7, last, __ATOMIC_RELEASE); /* the kind: after all other words */
 }
 
-static inline void bfc_clear_kind(bfc_event *r) {
-    __atomic_store_n(&r->kind, 0, __ATOMIC_RELAXED); /* of an older record in the same place */
-    __atomic_thread_fence(__ATOMIC_RELEASE);         /* before the other fields */
-}
-
-static inline void bfc_publish_kind(bfc_event *r, uint8_t kind) {
-    __atomic_store_n(&r->kind, kind, __ATOMIC_RELEASE); /* after the other fields of the record, */
-    __atomic_thread_fence(__ATOMIC_RELEASE);            /* before the count that makes it readable */
+/* Copy records of a ring, which may be overwritten meanwhile. */
+BFC_STATIC void bfc_copy_records(void *into, const bfc_event *from, uint64_t count) {
+    const bfc_word *words = (const bfc_word *)from;
+    bfc_word *copy = (bfc_word *)into;
+    for (uint64_t i = 0; i < count * BFC_WORDS; i++) copy[i] = __atomic_load_n(words + i, __ATOMIC_RELAXED);
 }
 
 /* Bytes; 0 on error. */

@@ -26,10 +26,6 @@ def new_window(num_bytes: int) -> Window:
     return (Event * (num_bytes // RECORD))()
 
 
-def buffer_of(window: Window, num_bytes: int) -> Any:  # noqa: ARG001  C needs the size
-    return window
-
-
 def no_window() -> Window:
     return None
 
@@ -42,48 +38,36 @@ def is_no_window(window: Window) -> bool:
 class FileWindow:
     """Records of a file, written by system calls: access to a mapping of a truncated file would end the process."""
 
-    def __init__(self, fd: int, offset: int, num_bytes: int) -> None:
+    def __init__(self, fd: int, offset: int) -> None:
         self.fd = fd
         self.offset = offset
-        self.records: Any = (Event * (num_bytes // RECORD))()
         self.cut = False
 
-    def write(self, index: int) -> None:
+    def write(self, index: int, record: Event) -> None:
         """Write a record, unless the file became shorter: the write would leave a hole."""
         place = self.offset + index * RECORD
         try:
             if os.fstat(self.fd).st_size < place + RECORD:
                 self.cut = True
             else:
-                os.pwrite(self.fd, self.records[index], place)
+                os.pwrite(self.fd, record, place)
         except OSError:
             self.cut = True
 
 
-def record_at(window: Window, index: int) -> Any:
-    """The record at an index of a window of a log's memory, to write."""
-    if not isinstance(window, FileWindow):
-        return window[index]
-    record = window.records[index]
-    record.place = (window, index)
-    return record
+def write_record(window: Window, index: int, *fields: int) -> None:
+    """Write a record of a window of a log's memory; its fields in their order."""
+    record = Event(*fields)
+    if isinstance(window, FileWindow):
+        window.write(index, record)
+    else:
+        window[index] = record
 
 
-def prefetch(window: Window, index: int) -> None:
-    """Load a record of a log's memory into the processor's cache; no effect in Python."""
-
-
-def clear_kind(record: Any) -> None:
-    """Make a record of a log's memory none, before its fields change."""
-    record.kind = 0
-
-
-def publish_kind(record: Any, kind: int) -> None:
-    """Write the kind of a record in a log's memory, which makes the record visible to readers."""
-    record.kind = kind
-    if record.place is not None:
-        window, index = record.place
-        window.write(index)
+def copy_records(into: Any, ring: Window, first: int, count: int) -> None:
+    """Copy records [first, first + count) of a ring that a log writes to into memory."""
+    begin, size = first * RECORD, count * RECORD
+    memoryview(into)[:size] = memoryview(ring).cast("B")[begin : begin + size]
 
 
 _errors = threading.local()
@@ -120,7 +104,7 @@ def map_window(slots: Window, fd: int, place: int, records: int) -> Window:  # n
     except OSError as error:
         _errors.last = error.errno
         return None
-    return FileWindow(fd, offset, num_bytes)
+    return FileWindow(fd, offset)
 
 
 def unmap_window(window: Window, num_bytes: int) -> None:
