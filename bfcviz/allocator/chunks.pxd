@@ -21,9 +21,9 @@ cdef class Bins:
     @cython.locals(i=u64)
     cdef void forget(self) noexcept nogil
     @cython.locals(top=int)
-    cdef u32 tree_of(self, u64 size) noexcept nogil
+    cdef inline u32 tree_of(self, u64 size) noexcept nogil
     @cython.locals(k="heap_memory.Key *")
-    cdef bint before(self, u32 h, u64 size, u64 address) noexcept nogil
+    cdef inline bint before(self, u32 h, u64 size, u64 address) noexcept nogil
     @cython.locals(k="heap_memory.Key *", tree=u32, ref=u64, left=u64, right=u64, node=u32, priority=u32)
     cdef void insert(self, u32 h, u64 size, u64 address) noexcept nogil
     @cython.locals(size=u64, address=u64, tree=u32, ref=u64, node=u32, left=u32, right=u32)
@@ -71,16 +71,16 @@ cdef class ChunkTable:
     @cython.locals(chunks="heap_memory.Chunk *", slots="u32 *", bits=int, i=u64, h=u32)
     cdef bint grow(self, u64 room) noexcept nogil
     @cython.locals(h=u32)
-    cdef u32 new(self) noexcept nogil
-    cdef void delete(self, u32 h) noexcept nogil
+    cdef inline u32 new(self) noexcept nogil
+    cdef inline void delete(self, u32 h) noexcept nogil
     @cython.locals(i=u64)
     cdef void forget(self) noexcept nogil
     @cython.locals(i=u64)
-    cdef void enter(self, u32 h, u64 address) noexcept nogil
+    cdef inline void enter(self, u32 h, u64 address) noexcept nogil
     @cython.locals(i=u64, h=u32)
-    cdef u32 find(self, u64 address) noexcept nogil
+    cdef inline u32 find(self, u64 address) noexcept nogil
     @cython.locals(i=u64, j=u64, home=u64, other=u32)
-    cdef void leave(self, u32 h, u64 address) noexcept nogil
+    cdef inline void leave(self, u32 h, u64 address) noexcept nogil
 
 @cython.final
 cdef class ChunkSpace:
@@ -100,16 +100,16 @@ cdef class ChunkSpace:
 
     cdef bint reserve(self) noexcept nogil
     @cython.locals(c="heap_memory.Chunk *")
-    cdef void put_in_bin(self, u32 h) noexcept nogil
-    cdef void take_from_bin(self, u32 h) noexcept nogil
+    cdef inline void put_in_bin(self, u32 h) noexcept nogil
+    cdef inline void take_from_bin(self, u32 h) noexcept nogil
     @cython.locals(c="heap_memory.Chunk *", o="heap_memory.Chunk *", other=u32)
-    cdef u32 split(self, u32 h, u64 front, u8 flags) noexcept nogil
+    cdef inline u32 split(self, u32 h, u64 front, u8 flags) noexcept nogil
     @cython.locals(c="heap_memory.Chunk *", o="heap_memory.Chunk *", other=u32)
-    cdef void merge_next(self, u32 h) noexcept nogil
+    cdef inline void merge_next(self, u32 h) noexcept nogil
     @cython.locals(c="heap_memory.Chunk *")
-    cdef void mark_allocated(self, u32 h, u64 requested, u32 label, u16 stream, int bin) noexcept nogil
+    cdef inline void mark_allocated(self, u32 h, u64 requested, u32 label, u16 stream, int bin) noexcept nogil
     @cython.locals(c="heap_memory.Chunk *")
-    cdef void mark_free(self, u32 h, u64 freed_at) noexcept nogil
+    cdef inline void mark_free(self, u32 h, u64 freed_at) noexcept nogil
     @cython.locals(c="heap_memory.Chunk *", r="heap_memory.Region *", h=u32, last=u32, index=u64)
     cdef u32 extend(self, u64 address, u64 size, u64 requested, bint join) noexcept nogil
     @cython.locals(r="heap_memory.Region *", h=u32, following=u32, size=u64, slot=u16)

@@ -63,16 +63,16 @@ cdef class Heap:
     cdef int free(self, u64 address) noexcept nogil
 
     @cython.locals(h=u32, c="heap_memory.Chunk *")
-    cdef u32 find(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
-    cdef u32 find_now(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
+    cdef inline u32 find(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
+    cdef inline u32 find_now(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
     @cython.locals(h=u32)
     cdef u32 find_by_growing(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
     @cython.locals(c="heap_memory.Chunk *", bin=int, padding=u64, aligned=u32)
-    cdef u64 serve(self, u32 h, u64 rounded, u64 requested, u64 alignment, u32 label, u16 stream) noexcept nogil
+    cdef inline u64 serve(self, u32 h, u64 rounded, u64 requested, u64 alignment, u32 label, u16 stream) noexcept nogil
     @cython.locals(c="heap_memory.Chunk *", p=u32)
-    cdef u32 coalesce(self, u32 h, bint ignore_held) noexcept nogil
+    cdef inline u32 coalesce(self, u32 h, bint ignore_held) noexcept nogil
     @cython.locals(c="heap_memory.Chunk *")
-    cdef bint mergeable(self, u32 h, bint ignore_held) noexcept nogil
+    cdef inline bint mergeable(self, u32 h, bint ignore_held) noexcept nogil
 
     cpdef void put_mark(self, u32 label, u64 value) noexcept nogil
     cpdef void set_safe_frontier(self, u64 count) noexcept nogil
@@ -82,7 +82,8 @@ cdef class Heap:
     cpdef void release_all(self) noexcept nogil
     cdef u64 return_pages(self, bint any_age) noexcept nogil
 
-    cdef bint has_room(self) noexcept nogil
+    cdef inline bint has_room(self) noexcept nogil
+    cdef bint make_room(self) noexcept nogil
     @cython.locals(address=u64)
     cdef u64 request_region(self, u64 alignment, u64 num_bytes) noexcept nogil
     cdef void return_region(self, u64 address, u64 num_bytes) noexcept nogil

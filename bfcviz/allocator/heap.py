@@ -393,6 +393,10 @@ class Heap:
         """Whether the tables have room for one operation; makes some."""
         if self.space.table.count + 4 <= self.space.table.room and not self.timestamps:
             return True
+        return self.make_room()
+
+    def make_room(self) -> bool:
+        """Reserve memory in the tables for one operation; False where there is none."""
         return self.space.reserve() and (not self.timestamps or self.held.reserve())
 
     def request_region(self, alignment: int, num_bytes: int) -> int:

@@ -51,17 +51,18 @@ cdef class EventLog:
     cpdef object close(self)
     cdef u64 _copy_from_file(self, into, u64 start) except? 0xFFFFFFFFFFFFFFFF
 
+    # Short fields are 32 bits here: see log_memory.h.
     cdef inline void write(
-        self, u8 kind, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u32 other, u32 label, u16 thread, u16 stream, int bin, u8 flags
+        self, u32 kind, u32 chunk, u32 region, u64 address, u64 size, u64 requested, u32 other, u32 label, u32 thread, u32 stream, int bin, u32 flags
     ) noexcept nogil
     cdef inline void note_pool(self) noexcept nogil
-    cdef void extend(self, u32 chunk, u16 region, u64 address, u64 size, u64 requested, int bin, u8 flags) noexcept nogil
-    cdef inline void split(self, u32 chunk, u16 region, u32 other, u64 address, u64 size, int bin, u8 flags) noexcept nogil
-    cdef inline void allocate(self, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u64 allocation_id, u32 label, u16 stream, int bin) noexcept nogil
-    cdef inline void free(self, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u64 born, u32 label, u16 thread, u16 stream, int bin, u8 flags) noexcept nogil
-    cdef inline void merge(self, u32 chunk, u16 region, u32 other, u64 address, u64 size, int bin) noexcept nogil
-    cdef void release(self, u32 chunk, u16 region, u64 address, u64 size, int bin) noexcept nogil
-    cdef void oom(self, u64 requested, u64 free_bytes, u64 largest, u32 label, u16 stream, int bin) noexcept nogil
+    cdef void extend(self, u32 chunk, u32 region, u64 address, u64 size, u64 requested, int bin, u32 flags) noexcept nogil
+    cdef inline void split(self, u32 chunk, u32 region, u32 other, u64 address, u64 size, int bin, u32 flags) noexcept nogil
+    cdef inline void allocate(self, u32 chunk, u32 region, u64 address, u64 size, u64 requested, u64 allocation_id, u32 label, u32 stream, int bin) noexcept nogil
+    cdef inline void free(self, u32 chunk, u32 region, u64 address, u64 size, u64 requested, u64 born, u32 label, u32 thread, u32 stream, int bin, u32 flags) noexcept nogil
+    cdef inline void merge(self, u32 chunk, u32 region, u32 other, u64 address, u64 size, int bin) noexcept nogil
+    cdef void release(self, u32 chunk, u32 region, u64 address, u64 size, int bin) noexcept nogil
+    cdef void oom(self, u64 requested, u64 free_bytes, u64 largest, u32 label, u32 stream, int bin) noexcept nogil
     cdef void mark(self, u32 label, u64 value) noexcept nogil
 
     cpdef int begin_operation(self, i64 time, int thread=*)

@@ -20,11 +20,15 @@ enum { BFC_WORDS = sizeof(bfc_event) / sizeof(bfc_word), BFC_AHEAD = 12 };
 
 #define BFC_WRITE(word, value) __atomic_store_n((word), (value), __ATOMIC_RELAXED)
 
-/* Write record `index` of a window; its fields in their order. */
+static inline uint64_t bfc_joined(uint32_t low, uint32_t high) { return low | (uint64_t)high << 32; }
+
+/* Write record `index` of a window; its fields in their order. The short ones come as 32 bits and are joined as such: the
+   compiler spills shorter ones, and a load of a word from the stack waits for all stores before if only a part of it was
+   stored. */
 static inline void bfc_write_record(
     bfc_event *window, uint64_t index, uint64_t seq, int64_t time, uint64_t address, uint64_t size,
-    uint64_t requested, uint32_t chunk, uint32_t other, uint32_t label, uint16_t thread, uint16_t stream,
-    uint16_t region, uint16_t by, uint8_t kind, int bin, uint8_t flags, uint8_t pool
+    uint64_t requested, uint32_t chunk, uint32_t other, uint32_t label, uint32_t thread, uint32_t stream,
+    uint32_t region, uint32_t by, uint32_t kind, int bin, uint32_t flags, uint32_t pool
 ) {
     bfc_word *words = (bfc_word *)(window + index);
     /* The next atomic exchange on the lock waits for these stores: prefetch the cache lines. This never faults. */
@@ -36,11 +40,10 @@ static inline void bfc_write_record(
     BFC_WRITE(words + 2, address);
     BFC_WRITE(words + 3, size);
     BFC_WRITE(words + 4, requested);
-    BFC_WRITE(words + 5, chunk | (uint64_t)other << 32);
-    BFC_WRITE(words + 6, label | (uint64_t)thread << 32 | (uint64_t)stream << 48);
-    uint64_t last = region | (uint64_t)by << 16 | (uint64_t)kind << 32 | (uint64_t)(uint8_t)bin << 40
-                    | (uint64_t)flags << 48 | (uint64_t)pool << 56;
-    __atomic_store_n(words + 7, last, __ATOMIC_RELEASE); /* the kind: after all other words */
+    BFC_WRITE(words + 5, bfc_joined(chunk, other));
+    BFC_WRITE(words + 6, bfc_joined(label, thread | stream << 16));
+    uint32_t last = kind | (uint32_t)(bin & 255) << 8 | flags << 16 | pool << 24;
+    __atomic_store_n(words + 7, bfc_joined(region | by << 16, last), __ATOMIC_RELEASE); /* after all others */
 }
 
 /* Copy records of a ring, which may be overwritten meanwhile. */

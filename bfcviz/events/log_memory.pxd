@@ -1,7 +1,7 @@
 # The memory that a log writes to (log_memory.h), declared to Cython. log_memory.py is the same in plain Python.
 
 from bfcviz.events.event_record cimport Event
-from bfcviz.native cimport i64, u8, u16, u32, u64
+from bfcviz.native cimport i64, u8, u32, u64
 
 cdef extern from "bfcviz/events/log_memory.h" nogil:
     Event *new_window "bfc_new_window"(u64) noexcept
@@ -14,7 +14,7 @@ cdef extern from "bfcviz/events/log_memory.h" nogil:
     void unmap_window "bfc_unmap_window"(Event *, u64) noexcept
     void write_record "bfc_write_record"(
         Event *window, u64 index, u64 seq, i64 time, u64 address, u64 size, u64 requested, u32 chunk, u32 other,
-        u32 label, u16 thread, u16 stream, u16 region, u16 by, u8 kind, int bin, u8 flags, u8 pool
+        u32 label, u32 thread, u32 stream, u32 region, u32 by, u32 kind, int bin, u32 flags, u32 pool
     ) noexcept
     void bfc_copy_records(void *, const Event *, u64) noexcept
     bint is_cut "bfc_is_cut"(const Event *) noexcept
