@@ -419,7 +419,9 @@ def records(log: LogText | LogPieces, run: str = "") -> Iterator[LogRecord]:
         text = "".join(parts)
         fields = _COMMON_LINE.split(text) if prefix is not _NO_PREFIX and not run else []
         if text.count(".cc:") * _FIELDS == len(fields) - 1:  # no other prefixes
-            prefix = yield from _records_of_common_lines(fields, prefix, lines)
+            # Most messages with several lines are stacks: few texts hold a line that splits one.
+            may_split = _UNPREFIXED_LINE.search(text) is not None
+            prefix = yield from _records_of_common_lines(fields, prefix, lines, may_split)
             parts = fields[-1:]
         else:
             prefix, rest = yield from _records_of_any_lines(text, prefix, lines, run)
@@ -429,18 +431,18 @@ def records(log: LogText | LogPieces, run: str = "") -> Iterator[LogRecord]:
 
 
 def _records_of_common_lines(
-    fields: list[str], prefix: _Prefix, lines: "_LineNumbers"
+    fields: list[str], prefix: _Prefix, lines: "_LineNumbers", may_split: bool
 ) -> Generator[LogRecord, None, _Prefix]:
     """The records of a text that `_COMMON_LINE` split, without the last one; returns the prefix of that."""
+    _, time, file, writer, thread = prefix
     for text, *groups in zip(*[iter(fields)] * _FIELDS, strict=False):
         message = text + "\n"
-        if "\n" in text:
+        if may_split and "\n" in text:
             yield from _of_message(message, lines, prefix, 0, len(message))
             lines.rest(message, len(message))
         else:
-            _, time, file, writer, thread = prefix
-            yield LogRecord(lines.next(), time, file, message, writer, thread)
-        prefix = _common_record_prefix(groups, 0)
+            yield LogRecord(lines.next(message), time, file, message, writer, thread)
+        prefix = _, time, file, writer, thread = _common_record_prefix(groups, 0)
     return prefix
 
 
@@ -499,10 +501,12 @@ class _LineNumbers:
         self._place = place
         return self._breaks + bisect_right(self._joined, self._start + place)
 
-    def next(self) -> int:
-        """The line at the current place, and go to the next one."""
-        self._breaks += 1
-        return self._breaks - 1
+    def next(self, message: str) -> int:
+        """The line of the file that holds the begin of the text, which is this message; what follows is the text."""
+        line = self._breaks + bisect_right(self._joined, self._start)
+        self._breaks += message.count("\n")
+        self._start += len(message)
+        return line
 
     def rest(self, text: str, place: int) -> str:
         """The text from `place` on, whose places count from there."""
