@@ -421,7 +421,7 @@ def records(log: LogText | LogPieces, run: str = "") -> Iterator[LogRecord]:
         if text.count(".cc:") * _FIELDS == len(fields) - 1:  # no other prefixes
             # Most messages with several lines are stacks: few texts hold a line that splits one.
             may_split = _UNPREFIXED_LINE.search(text) is not None
-            prefix = yield from _records_of_common_lines(fields, prefix, lines, may_split)
+            prefix = yield from _records_of_common_lines(fields, prefix, lines, may_split=may_split)
             parts = fields[-1:]
         else:
             prefix, rest = yield from _records_of_any_lines(text, prefix, lines, run)
@@ -431,7 +431,7 @@ def records(log: LogText | LogPieces, run: str = "") -> Iterator[LogRecord]:
 
 
 def _records_of_common_lines(
-    fields: list[str], prefix: _Prefix, lines: "_LineNumbers", may_split: bool
+    fields: list[str], prefix: _Prefix, lines: "_LineNumbers", *, may_split: bool
 ) -> Generator[LogRecord, None, _Prefix]:
     """The records of a text that `_COMMON_LINE` split, without the last one; returns the prefix of that."""
     _, time, file, writer, thread = prefix
