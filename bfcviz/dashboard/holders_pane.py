@@ -22,6 +22,7 @@ from bfcviz.figures.text import LONGEST, harmless
 from bfcviz.figures.theme import contrasting
 from bfcviz.figures.view_options import PLAIN, Look
 from bfcviz.model import Model
+from bfcviz.model.filters import found_by
 from bfcviz.model.grouping import UNNAMED, Grouping, HolderChoice, Path, grouping
 from bfcviz.model.holders import (
     ROOT,
@@ -454,6 +455,14 @@ class HolderFacts:
     growth: int | None  # bytes gained from mark to mark; None: there are no marks to compare
     fill: str  # its colour
     chosen: bool = False  # whether the views are filtered by it
+    found: int = 0  # bytes of its chunks that the search finds
+
+    @property
+    def css(self) -> str:
+        """The classes of its element."""
+        return " ".join(
+            ["inside"] * (self.depth > 0) + ["chosen"] * self.chosen + ["found"] * (self.found > 0)
+        )
 
     @property
     def hint(self) -> str:
@@ -466,6 +475,8 @@ class HolderFacts:
             lines[-1] += f", {exact_bytes(self.waste)} wasted"
         if self.growth is not None:
             lines.append(f"growth {signed_bytes(self.growth)}, from mark to mark: see the head of the column")
+        if self.found:
+            lines.append(f"{exact_bytes(self.found)} found by the search")
         return "&#10;".join([harmless(self.path, _LONGEST_HINT), *lines])
 
     def cell(self, column: str) -> str:
@@ -494,6 +505,11 @@ class GrowthFacts:
     fill: str  # its colour
     chosen: bool = False  # whether the views are filtered by it
     depth: int = 0
+
+    @property
+    def css(self) -> str:
+        """The classes of its element."""
+        return "chosen" * self.chosen
 
     @property
     def hint(self) -> str:
@@ -578,11 +594,10 @@ def _holder_column_head(column: str, hint: str, by: str, *, ascending: bool) -> 
 
 
 def _holder_row_html(row: HolderFacts | GrowthFacts, columns: Sequence[str]) -> str:
-    css = " ".join(["inside"] * (row.depth > 0) + ["chosen"] * row.chosen)
     cells = "".join(f"<td class='{_holder_column_css(name)}'>{row.cell(name)}</td>" for name in columns)
     style = f"--fill:{row.fill};--bar:{row.fill}59;--part:{row.share:.1%}"
     messages = _holder_row_messages(row.number)
-    return f"<tr class='{css}'{messages} style='{style}' title='{row.hint}'>{cells}</tr>"
+    return f"<tr class='{row.css}'{messages} style='{style}' title='{row.hint}'>{cells}</tr>"
 
 
 # -- the icicle ----------------------------------------------------------------------------------------------
@@ -606,10 +621,9 @@ def _pane_icicle_box_html(facts: HolderFacts, left: float) -> str:
         f"left:{left:.3%};width:{facts.share:.3%};top:{facts.depth * _LEVEL}px;height:{_LEVEL}px;"
         f"background:{facts.fill};color:{contrasting(facts.fill)}"
     )
-    css = " class='chosen'" * facts.chosen
     name = harmless(facts.name) if facts.share > _LEAST_NAMED else ""
     messages = _holder_row_messages(facts.number)
-    return f"<div{css}{messages} style='{style}' title='{facts.hint}'>{name}</div>"
+    return f"<div class='{facts.css}'{messages} style='{style}' title='{facts.hint}'>{name}</div>"
 
 
 _LEAST_NAMED: Final = 0.08
@@ -694,6 +708,7 @@ class HoldersPane:
         self._found: PaneHolderCount | None = None
         self._source: tuple[Model, Colouring] | None = None  # of the last `show`
         self._look = PLAIN
+        self._hits: tuple[HolderIndex, NDArray[np.int64]] | None = None  # bytes that the search finds
         self._at_step: int | None = None
         self._by: str | None = None  # None: the most telling grouping
         self._sorted_by, self._ascending, self._kind = "bytes", False, KINDS[0]
@@ -727,6 +742,7 @@ class HoldersPane:
                 self._counts, self._numbers = PaneHolderCounts(model.trace, model.pool), {}
             self._found = self._counts.count(model, self._by, colours)
             self._source, self._look = (model, colours), look
+            self._hits = None
             self._show_moments(model)
             self._draw()
 
@@ -921,7 +937,19 @@ class HoldersPane:
             growth=None if found.growth is None else int(found.growth[node]),
             fill=found.fill(node),
             chosen=choice == self._look.holder,
+            found=self._found_bytes(found.index, node),
         )
+
+    def _found_bytes(self, index: HolderIndex, node: int) -> int:
+        """The bytes of a holder that the search finds."""
+        if self._source is None or not self._look.search:
+            return 0
+        if self._hits is None or self._hits[0] is not index:
+            model = self._source[0]
+            chunks = model.in_use()
+            hits = chunks[found_by(model.trace.labels, self._look.search)(chunks)]
+            self._hits = index, index.amounts(index.count(hits)).bytes
+        return int(self._hits[1][node])
 
     def _box(self, found: PaneHolderCount, span: PaneHolderSpan) -> tuple[HolderFacts, float]:
         theme = self._look.paints

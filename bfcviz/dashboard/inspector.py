@@ -114,7 +114,7 @@ _STYLE: Final = """
 """
 
 # Paper, for the page of `bfcviz view`: nothing cuts the dashboard, which keeps its width and is shown 1,250 pixels
-# wide: browsers shrink such a page to the width of the paper, but not one of twice that width. Inverted, the dark
+# wide. Browsers shrink such a page to the width of the paper, but not one of twice that width. Inverted, the dark
 # colours are light ones of the same hues.
 _PRINT: Final = """
 @media print {

@@ -29,7 +29,8 @@ def _side_pane_css_colours(theme: Theme) -> str:
     return (
         f"--bfcviz-paper: {theme.paper}; --bfcviz-text: {theme.text}; --bfcviz-muted: {theme.muted}; "
         f"--bfcviz-grid: {theme.grid}; --bfcviz-waste: {theme.waste.fill}; --bfcviz-free: {theme.free.fill}; "
-        f"--bfcviz-free-line: {theme.free.line}"
+        f"--bfcviz-free-line: {theme.free.line}; "
+        f"--bfcviz-search: {theme.search}; --bfcviz-search-text: {translucent(theme.search, 0.22)}"
     )
 
 
@@ -103,6 +104,9 @@ SIDE_STYLE: Final = f"""<style>
   background: color-mix(in srgb, var(--fill) 22%, transparent);
 }}
 .bfcviz-holders tbody tr.chosen {{ font-weight: 600; box-shadow: inset 3px 0 0 var(--fill) }}
+.bfcviz-holders tr.found .label span {{
+  background: var(--bfcviz-search-text); box-shadow: inset 0 -2px 0 var(--bfcviz-search);
+}}
 .bfcviz-holders .label {{ display: flex; min-width: 0; align-items: center; white-space: pre }}
 .bfcviz-holders tr.inside .label {{ padding-left: 12px }}
 .bfcviz-holders .label u {{
@@ -121,6 +125,7 @@ SIDE_STYLE: Final = f"""<style>
 .bfcviz-holders .icicle div[data-bfcviz]:hover, .bfcviz-holders .icicle div.chosen {{
   outline: 2px solid var(--bfcviz-text); outline-offset: -2px; z-index: 1;
 }}
+.bfcviz-holders .icicle div.found {{ box-shadow: inset 0 0 0 2px var(--bfcviz-search) }}
 .bfcviz-holders .none, .bfcviz-chunk .none {{ color: var(--bfcviz-muted) }}
 .bfcviz-chunk summary {{ cursor: pointer; color: var(--bfcviz-muted) }}
 .bfcviz-chunk .name {{ font-weight: 600; overflow-wrap: anywhere }}

@@ -164,6 +164,18 @@ def test_the_chosen_holder_is_marked_and_the_filter_can_be_removed(shown):
     assert shown.pane.choice(button["does"]["row"]) == choice  # choosing it again removes it
 
 
+def test_the_holders_of_what_a_search_finds_are_lit(shown):
+    shown.show(search="adam")
+    (lit,) = (row for row in shown.elements("tr") if "found" in row.get("class", ""))
+    assert shown.pane.choice(lit["does"]["row"]) == HolderChoice("op", ("adam",))
+    assert "6.0 MiB (6,291,456 B) found by the search" in lit["title"]
+    shown.show(search=">7MiB")
+    found = [row for row in shown.elements("tr") if "found" in row.get("class", "")]
+    assert [shown.pane.choice(row["does"]["row"]).path for row in found] == [("net",), ("net", "a")]
+    shown.show(search="none of them")
+    assert not any("found" in row.get("class", "") for row in shown.elements("tr"))
+
+
 def test_only_groupings_that_the_trace_has_are_offered(shown):
     buttons = Side(shown.pane.head.value).all("button")
     offered = [each["does"]["by"] for each in buttons if each["does"]["do"] == "holders_by"]
