@@ -46,7 +46,7 @@ from bfcviz.figures.export import code_for, code_for_inspector
 from bfcviz.figures.panel import Panel, Picture
 from bfcviz.figures.text import picture_facts
 from bfcviz.figures.view import FIGURES
-from bfcviz.figures.view_options import Look, Selected, unmarked, with_step
+from bfcviz.figures.view_options import PLAIN, Look, Selected, unmarked, with_step
 from bfcviz.model.find_steps import busy_window, events_of, opening, step_of_pool
 from bfcviz.model.grouping import HolderChoice
 from bfcviz.model.trace_index import index_of
@@ -196,7 +196,7 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
     pool = traitlets.Int(0, help="the heap shown, an index into the origin's pools")
     theme = traitlets.Enum(["auto", "light", "dark"], "auto")
     views = traitlets.Unicode("active_memory")
-    colour = traitlets.Enum(list(COLOURINGS), "holder")
+    colour = traitlets.Enum(list(COLOURINGS), PLAIN.colour)
     axis = traitlets.Enum(["step", "time", "mark"], "step")
     wanted = ToolbarSize(0, min=0)
     follow = traitlets.Bool(False)  # noqa: FBT003  its initial value

@@ -7,7 +7,7 @@ where regions begin and end.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import isnan, nan
 from textwrap import wrap
 from typing import Any, Final
@@ -687,7 +687,7 @@ def policy_maps_figure(heaps: Sequence[PolicyHeap], moment: str, look: Look | No
         moment: what they have in common, such as `after request 12`.
         look: the theme and the colouring, which is that of the first heap; None: light, by holder.
     """
-    look = look or replace(PLAIN, colour="holder")
+    look = look or PLAIN
     models = [_policy_heap_model(heap) for heap in heaps]
     colours = colouring(models[0].trace, 0, look.colour, look.paints, models[0].chunks())
     sizes = [_policy_map_pool_bytes(model) for model in models]

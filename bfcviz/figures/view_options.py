@@ -57,7 +57,7 @@ class Look:
     """
 
     theme: ThemeName = "light"
-    colour: str = "state"
+    colour: str = "holder"
     axis: Axis = "step"
     map_window: MapWindow | None = None
     steps: tuple[int, int] | None = None
@@ -83,7 +83,7 @@ class Look:
 
 
 PLAIN = Look()
-"""The whole heap, coloured by state, in light colours."""
+"""The whole heap, coloured by holder, in light colours."""
 
 
 # ------------------------------------------------------------------------------

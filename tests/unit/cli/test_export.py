@@ -83,6 +83,8 @@ def test_chunks_have_the_asked_colouring(tmp_path):
         pages[colour] = path.read_text()
     assert "waste (size - requested)" in pages["state"]
     assert COLOURINGS["label"] in pages["label"]
+    assert export("--figure", "region_map", "--out", tmp_path / "default.html") == 0
+    assert COLOURINGS["holder"] in (tmp_path / "default.html").read_text()  # as a dashboard
 
 
 def test_paper_needs_a_vector_and_a_width(tmp_path, capsys):

@@ -3,11 +3,14 @@
 from functools import partial
 
 from bfcviz.figures import FIGURES
-from bfcviz.figures.view_options import PLAIN
+from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 
+BY_STATE = Look(colour="state")
+"""A look with few classes of chunks, whatever they are named."""
 
-def drawn(name, heap, step=None, *, pool=0, look=PLAIN):
+
+def drawn(name, heap, step=None, *, pool=0, look=BY_STATE):
     """The figure of this name; `heap`: a Model, which stays at its step, or a Trace."""
     if not isinstance(heap, Model):
         trace, heap = heap, Model(heap, pool)

@@ -2,7 +2,7 @@ import base64
 
 import numpy as np
 import pytest
-from unit.figures.drawn import address_time
+from unit.figures.drawn import BY_STATE, address_time
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 from unit.figures.test_map_image import decode
 from unit.model.one_pass import find, occupancy
@@ -51,8 +51,8 @@ def pixels(panel):
 
 
 def test_rectangles_are_the_lifetimes(trace):
-    seen = address_time_window(trace)
-    drawn = boxes(named(address_time_panel(seen, 5, Look()), "in use"))
+    seen = address_time_window(trace, 0, BY_STATE)
+    drawn = boxes(named(address_time_panel(seen, 5, BY_STATE), "in use"))
     lives = find(trace).lifetimes
     low = seen.layout.position(lives["address"])
     expected = np.column_stack(
@@ -67,7 +67,7 @@ def test_rectangles_are_the_lifetimes(trace):
 
 
 def test_a_window_cuts_what_reaches_over_its_edges(trace):
-    look = Look(steps=(200, 300), addresses=(100_000.0, 900_000.0))
+    look = Look(colour="state", steps=(200, 300), addresses=(100_000.0, 900_000.0))
     seen = address_time_window(trace, 0, look)
     panel = address_time_panel(seen, 250, look)
     assert list(panel.xaxis["range"]) == [200, 300]
@@ -81,7 +81,7 @@ def test_a_window_cuts_what_reaches_over_its_edges(trace):
 
 
 def test_many_lifetimes_become_an_image_of_the_same_place(trace, as_image):
-    panel = address_time_panel(address_time_window(trace), 5, Look())
+    panel = address_time_panel(address_time_window(trace, 0, BY_STATE), 5, BY_STATE)
     image, picture = panel.traces[0], pixels(panel)
     assert image["visible"]
     assert "a pixel has the colour of one" in panel.caption
@@ -89,12 +89,14 @@ def test_many_lifetimes_become_an_image_of_the_same_place(trace, as_image):
     assert image["dx"] * picture.shape[1] == pytest.approx(len(trace))
     assert image["dy"] * picture.shape[0] == pytest.approx(panel.yaxis["range"][1])
     assert image["x0"] == image["dx"] / 2
-    assert len(panel.traces) == len(address_time_panel(address_time_window(EMPTY), None, Look()).traces)
+    assert len(panel.traces) == len(
+        address_time_panel(address_time_window(EMPTY, 0, BY_STATE), None, BY_STATE).traces
+    )
 
 
 def test_a_pixel_is_free_in_use_or_no_region_at_all(trace, as_image):
-    seen = address_time_window(trace)
-    panel = address_time_panel(seen, None, Look())
+    seen = address_time_window(trace, 0, BY_STATE)
+    panel = address_time_panel(seen, None, BY_STATE)
     picture = pixels(panel)
     image = seen.image
     assert image is not None
@@ -117,10 +119,10 @@ def test_an_image_is_coloured_by_class(trace, as_image):
 
 
 def test_only_the_last_two_traces_follow_step_and_selection(trace):
-    seen = address_time_window(trace)
-    one = address_time_panel(seen, 5, Look())
+    seen = address_time_window(trace, 0, BY_STATE)
+    one = address_time_panel(seen, 5, BY_STATE)
     life = find(trace).lifetimes[7]
-    look = Look(selected=Selected(int(life["address"]), int(life["born"])))
+    look = Look(colour="state", selected=Selected(int(life["address"]), int(life["born"])))
     other = address_time_panel(seen, 300, look)
     assert all(a is b for a, b in zip(one.traces[:-2], other.traces[:-2], strict=True))
     assert list(other.traces[-1]["x"]) == [300, 300]
@@ -147,7 +149,9 @@ def test_hover_texts_show_the_allocation_there(trace, colour):
 
 def test_hover_texts_of_an_image_show_the_share_in_use(trace, as_image):
     (points,) = [
-        t for t in address_time_window(trace).static_traces if t.get("mode") == "none" and "fill" not in t
+        t
+        for t in address_time_window(trace, 0, BY_STATE).static_traces
+        if t.get("mode") == "none" and "fill" not in t
     ]
     assert len(points["x"]) == len(points["hovertext"]) > 100
     assert all("% in use" in text for text in points["hovertext"])
@@ -155,7 +159,7 @@ def test_hover_texts_of_an_image_show_the_share_in_use(trace, as_image):
 
 @pytest.mark.parametrize("axis", ["step", "time"])
 def test_no_event_and_one_event_are_drawn(axis):
-    look = Look(theme="dark", axis=axis)
+    look = Look(colour="state", theme="dark", axis=axis)
     empty = address_time(EMPTY, 0, look=look)
     assert [list(t.text) for t in empty.data if t.type == "scatter" and t.mode == "text"] == [
         ["no region in this trace"]
@@ -168,12 +172,12 @@ def test_no_event_and_one_event_are_drawn(axis):
 def test_thousands_of_regions_and_a_terabyte_are_drawn():
     huge = PlainHeap(1 << 40)
     huge.allocate(1)
-    panel = address_time_panel(address_time_window(huge.trace()), None, Look())
+    panel = address_time_panel(address_time_window(huge.trace(), 0, BY_STATE), None, BY_STATE)
     assert panel.yaxis["range"][1] * panel.y_unit == 1 << 40
     many = PlainHeap(4096, regions=1000, gap=4096)
     for _ in range(1000):
         many.allocate(3000)
-    panel = address_time_panel(address_time_window(many.trace()), None, Look())
+    panel = address_time_panel(address_time_window(many.trace(), 0, BY_STATE), None, BY_STATE)
     assert len(boxes(named(panel, "region"))) == 0
     assert len(boxes(named(panel, "free"))) == 1000
 
@@ -191,7 +195,7 @@ def test_the_table_has_a_row_for_each_allocation_or_pixel(trace, monkeypatch):
 def test_rectangles_outside_of_the_holder_are_faded(trace):
     label = next(name for name in trace.labels.names if "/" in name)
     choice = HolderChoice("op", tuple(label.split("/")))
-    seen = address_time_window(trace, 0, Look(hovered=choice))
+    seen = address_time_window(trace, 0, Look(colour="state", hovered=choice))
     (faded,) = [t for t in seen.static_traces if t.get("fillcolor") == translucent(LIGHT.paper, FADE)]
     lives = find(trace).lifetimes
     outside = [trace.labels.name(number) != label for number in lives["label"].tolist()]
@@ -219,7 +223,7 @@ def test_an_image_has_faded_colours_outside_of_the_holder(trace, as_image):
 
 @pytest.mark.parametrize("axis", ["step", "time"])
 def test_a_click_selects_the_chunk_there_at_that_step(trace, axis):
-    look = Look(axis=axis)
+    look = Look(colour="state", axis=axis)
     seen = address_time_window(trace, 0, look)
     model = Model(trace)
     for step in (2, 150, 300, 600):
@@ -282,8 +286,8 @@ def test_other_colours_of_holders_read_no_event_again(monkeypatch, choice):
 
 
 def test_a_window_reuses_layout_and_model_of_the_one_before(trace):
-    first = address_time_window(trace)
-    second = address_time_window(trace, 0, Look(steps=(5, 50)), before=first)
+    first = address_time_window(trace, 0, BY_STATE)
+    second = address_time_window(trace, 0, Look(colour="state", steps=(5, 50)), before=first)
     assert second.layout is first.layout
     assert second.reader is first.reader
 
@@ -297,12 +301,16 @@ def _texts(window):
 def test_other_colours_need_no_new_hover_texts_other_places_do(trace, exact, monkeypatch):
     if not exact:
         monkeypatch.setattr(module, "EXACT_LIFETIMES", 10)
-    first = address_time_window(trace)
+    first = address_time_window(trace, 0, BY_STATE)
     again = address_time_window(trace, 0, Look(colour="holder"), before=first)
     assert (again.image is None) == exact
     assert again.colours.name != first.colours.name
     assert _texts(again) is _texts(first)
-    for look in (Look(steps=(5, 50)), Look(axis="time"), Look(addresses=(0.0, MiB))):
+    for look in (
+        Look(colour="state", steps=(5, 50)),
+        Look(colour="state", axis="time"),
+        Look(colour="state", addresses=(0.0, MiB)),
+    ):
         moved, fresh = address_time_window(trace, 0, look, before=first), address_time_window(trace, 0, look)
         assert list(_texts(moved)["x"]) == list(_texts(fresh)["x"])
         assert _texts(moved)["hovertext"] == _texts(fresh)["hovertext"]

@@ -5,6 +5,7 @@ import zlib
 import numpy as np
 import pytest
 from processes import sized
+from unit.figures.drawn import BY_STATE
 from unit.figures.drawn_map import at_step, live_map_at
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
@@ -24,7 +25,7 @@ from bfcviz.figures.map_image import (
 from bfcviz.figures.map_rows import lay_out
 from bfcviz.figures.region_map import moving_map_panel, region_panel
 from bfcviz.figures.theme import LIGHT, rgb
-from bfcviz.figures.view_options import PLAIN, Look, MapWindow
+from bfcviz.figures.view_options import Look, MapWindow
 from bfcviz.model import CHUNK, REGION
 
 BASE = 1 << 30
@@ -311,8 +312,8 @@ def test_a_heap_without_a_region_has_no_image():
 @pytest.mark.parametrize("step", [0, 1, 400])
 def test_the_moving_map_has_the_traces_of_the_one_at_rest(step):
     trace = busy_trace()
-    rest = region_panel(at_step(trace, step), None, PLAIN)
-    look = Look(map_window=MapWindow((0.0, 4096.0), (0.0, 1.0)))
+    rest = region_panel(at_step(trace, step), None, BY_STATE)
+    look = Look(colour="state", map_window=MapWindow((0.0, 4096.0), (0.0, 1.0)))
     moving = moving_map_panel(live_map_at(trace, step), trace.labels, look)
     assert [each["type"] for each in moving.traces] == [each["type"] for each in rest.traces]
     assert [each.get("name") for each in moving.traces] == [each.get("name") for each in rest.traces]

@@ -129,7 +129,7 @@ def test_a_window_is_the_range_and_only_what_is_in_it_is_there(sizes):
     model = at_step(busy_trace(), 400)
     rows = lay_out(model.regions())
     window = MapWindow((sizes[0] * rows.width, sizes[1] * rows.width), (1.25, 3.5))
-    panel = region_panel(model, last_event(model), Look(map_window=window))
+    panel = region_panel(model, last_event(model), Look(colour="state", map_window=window))
     assert [end * panel.x_unit for end in panel.xaxis["range"]] == pytest.approx(window.bytes)
     assert panel.yaxis["range"] == [3.5, 1.25]
     for trace in panel.traces:
@@ -146,7 +146,7 @@ def test_a_window_is_the_range_and_only_what_is_in_it_is_there(sizes):
 def test_a_click_selects_the_chunk_of_the_hover_text():
     model = at_step(busy_trace(), 400)
     for window in (None, MapWindow((0.0, 2.0 * MiB), (0.0, 4.0))):
-        look = Look(map_window=window)
+        look = Look(colour="state", map_window=window)
         figure = region_map(model, look=look)
         texts, width = hover_texts(figure), figure.layout.xaxis.range[1] * unit(figure)
         assert texts
@@ -155,8 +155,8 @@ def test_a_click_selects_the_chunk_of_the_hover_text():
             narrow = int(chunk["size"]) < width / 50
             assert narrow or f"{int(chunk['address']):#x}" in text
     for x, y in ((-1, 0), (0, -1), (0, 99), (1e9, 0)):
-        assert chunk_at(model, x, y, Look()) is None
-    assert chunk_at(Model(busy_trace()), 0.5, 0.5, Look()) is None
+        assert chunk_at(model, x, y, Look(colour="state")) is None
+    assert chunk_at(Model(busy_trace()), 0.5, 0.5, Look(colour="state")) is None
 
 
 def test_labels_of_any_script_are_shown_apart():
@@ -190,20 +190,20 @@ def test_many_regions_lie_by_size_and_a_click_finds_the_chunk_that_is_drawn():
     sizes = [1 + number % 3 for number in range(90)]
     trace = state([[size] for size in sizes])
     model = at_step(trace, len(trace))
-    panel = region_panel(model, None, Look())
+    panel = region_panel(model, None, Look(colour="state"))
     labels = dict(zip(panel.yaxis["tickvals"], panel.yaxis["ticktext"], strict=True))
     assert [text.split()[0] for _, text in sorted(labels.items())] == ["30"] * 3
     rows = rows_of(model)
     assert rows.are_by_size
     for row in (0, 40, 89):
-        chunk = chunk_at(model, 0.5, row + 0.5, Look())
+        chunk = chunk_at(model, 0.5, row + 0.5, Look(colour="state"))
         region = int(rows.region_of(np.array([row]))[0])
         assert (chunk["address"], chunk["size"]) == (rows.address[region], rows.size[region])
 
 
 def test_offsets_of_rows_are_short_enough_for_the_margin():
     trace = state([[14 << 10]])
-    labels = region_panel(at_step(trace, len(trace)), None, Look()).yaxis["ticktext"]
+    labels = region_panel(at_step(trace, len(trace)), None, Look(colour="state")).yaxis["ticktext"]
     assert labels[:2] == ["region 0", "+1 GiB"]
     assert max(map(len, labels)) <= len("+9,999 MiB")
 
@@ -242,7 +242,7 @@ def test_many_chunks_become_an_image_of_the_same_place():
         heap.free(address)
     model = at_step(heap.trace(), len(heap.events))
     assert len(model.chunks()) > EXACT_CHUNKS
-    figure = region_map(model, look=Look(theme="dark"))
+    figure = region_map(model, look=Look(colour="state", theme="dark"))
     image = figure.data[0]
     assert image.visible
     assert "each pixel" in figure.layout.xaxis.title.text
@@ -295,7 +295,7 @@ def test_in_rows_too_low_for_outlines_all_matches_of_a_search_light_up(high):
         for part in range(3):
             heap.allocate(64 * KiB, "needle" if number % 2 == 0 and part == number % 3 else "hay")
     model = at_step(heap.trace(), len(heap.events))
-    panel = region_panel(model, None, Look(search="needle", map_pixels=(1000, high)))
+    panel = region_panel(model, None, Look(colour="state", search="needle", map_pixels=(1000, high)))
     image = panel.traces[0]
     if not image["visible"]:
         assert high == 9000
@@ -307,7 +307,9 @@ def test_in_rows_too_low_for_outlines_all_matches_of_a_search_light_up(high):
     assert (found[:, 0] == found[:, 1]).all()
     seen = found[:, 0, ::2] | found[:, 0, 1::2]  # two lines of the image share a pixel
     assert seen.any(axis=0).all()
-    nothing = region_panel(model, None, Look(search="nothing", map_pixels=(1000, high))).traces[0]
+    nothing = region_panel(
+        model, None, Look(colour="state", search="nothing", map_pixels=(1000, high))
+    ).traces[0]
     pixels = decode(base64.b64decode(nothing["source"].partition(",")[2])).astype(int)
     assert not (pixels[..., :3] == rgb(LIGHT.search)).all(axis=2).any()
 
@@ -317,12 +319,12 @@ def test_zooming_in_turns_the_image_into_rectangles():
     for _ in range(EXACT_CHUNKS + 500):
         heap.allocate(256)
     model = at_step(heap.trace(), len(heap.events))
-    assert region_panel(model, None, Look()).traces[0]["visible"]
-    near = Look(map_window=MapWindow((0.0, 64 * KiB), (0.0, 2.0)))
+    assert region_panel(model, None, Look(colour="state")).traces[0]["visible"]
+    near = Look(colour="state", map_window=MapWindow((0.0, 64 * KiB), (0.0, 2.0)))
     panel = region_panel(model, None, near)
     assert not panel.traces[0]["visible"]
     assert len(ends(panel.traces[2])) == 2 * 64 * KiB // 256
-    half = region_panel(model, None, Look(map_window=MapWindow((0.0, 256 * KiB), (0.0, 3.3))))
+    half = region_panel(model, None, Look(colour="state", map_window=MapWindow((0.0, 256 * KiB), (0.0, 3.3))))
     image = half.traces[0]
     assert image["visible"] == (EXACT_CHUNKS < 4 * 1024)
     assert image["y0"] - image["dy"] / 2 == pytest.approx(0)
@@ -338,7 +340,7 @@ def test_every_colouring_has_the_same_traces_and_names_its_classes(colour, exact
     look = Look(colour=colour)
     panel = region_panel(model, last_event(model), look)
     assert [each["type"] for each in panel.traces] == ["image", *["scatter"] * (len(panel.traces) - 1)]
-    assert len(panel.traces) == len(region_panel(Model(model.trace), None, Look()).traces)
+    assert len(panel.traces) == len(region_panel(Model(model.trace), None, Look(colour="state")).traces)
     made = colouring(model.trace, 0, colour, LIGHT, model.chunks())
     shown = [each["name"] for each in panel.traces if "name" in each and each.get("showlegend", True)]
     classes = [name for name in made.names if name]
@@ -410,11 +412,11 @@ def boxes_of_fade(panel):
 
 def test_boxes_with_room_have_label_and_size_others_none():
     model = heap_of(("layer/MatMul", 2 * MiB), ("layer/Relu", 256), ("", MiB))
-    found = texts(region_panel(model, None, Look(map_pixels=(800, 400))))
+    found = texts(region_panel(model, None, Look(colour="state", map_pixels=(800, 400))))
     assert "layer/MatMul, 2 MiB" in list(found["text"])
     assert sum("Relu" in text for text in found["text"]) == 0
     assert [text for text in found["text"] if text.startswith("free, ")]
-    small = texts(region_panel(model, None, Look(map_pixels=(800, 60))))
+    small = texts(region_panel(model, None, Look(colour="state", map_pixels=(800, 60))))
     assert list(small["text"]) == []
 
 
@@ -448,13 +450,13 @@ def test_a_text_is_in_the_requested_part_where_waste_has_its_own_colour():
 
 
 def test_a_chunk_of_several_rows_has_one_text():
-    found = texts(region_panel(heap_of(("long", 9 * MiB)), None, Look()))
+    found = texts(region_panel(heap_of(("long", 9 * MiB)), None, Look(colour="state")))
     assert sum(text.startswith("long") for text in found["text"]) == 1
 
 
 def test_neighbours_that_are_wide_enough_have_a_gap_in_the_colour_of_the_paper():
     model = heap_of(("a", 300 * KiB), ("b", 300 * KiB), ("c", 256), ("d", 300 * KiB))
-    panel = region_panel(model, None, Look(theme="dark"))
+    panel = region_panel(model, None, Look(colour="state", theme="dark"))
     (gap,) = (each for each in panel.traces if (each.get("line") or {}).get("color") == DARK.paper)
     edges = np.unique(np.asarray(gap["x"])[~np.isnan(gap["x"])]) * panel.x_unit
     assert 300 * KiB in edges.tolist()
@@ -467,7 +469,9 @@ def test_rows_that_are_lower_than_a_line_have_none(high, lines):
     heap = PlainHeap(256 * KiB, regions=40, gap=4 * KiB)
     for _ in range(4 * 40):
         heap.allocate(64 * KiB)
-    panel = region_panel(at_step(heap.trace(), len(heap.events)), None, Look(map_pixels=(1000, high)))
+    panel = region_panel(
+        at_step(heap.trace(), len(heap.events)), None, Look(colour="state", map_pixels=(1000, high))
+    )
     drawn = [each for each in panel.traces if each.get("mode") == "lines" and np.isfinite(each["y"]).any()]
     covering = [each for each in drawn if each.get("fill") is None]
     assert bool(covering) is lines
@@ -476,12 +480,15 @@ def test_rows_that_are_lower_than_a_line_have_none(high, lines):
 def test_chunks_outside_of_a_holder_fade_and_have_no_text():
     model = heap_of(("a/x", 2 * MiB), ("a/y", MiB), ("b", 4 * MiB))
     used = 7 * MiB
-    assert boxes_of_fade(region_panel(model, None, Look())) == 0
+    assert boxes_of_fade(region_panel(model, None, Look(colour="state"))) == 0
     for look, kept in (
-        (Look(holder=HolderChoice("op", ("a",))), 3 * MiB),
-        (Look(holder=HolderChoice("op", ("a",)), hovered=HolderChoice("op", ("b",))), 4 * MiB),
-        (Look(holder=HolderChoice("op", ("nothing",))), 0),
-        (Look(hovered=HolderChoice("op", ())), used),
+        (Look(colour="state", holder=HolderChoice("op", ("a",))), 3 * MiB),
+        (
+            Look(colour="state", holder=HolderChoice("op", ("a",)), hovered=HolderChoice("op", ("b",))),
+            4 * MiB,
+        ),
+        (Look(colour="state", holder=HolderChoice("op", ("nothing",))), 0),
+        (Look(colour="state", hovered=HolderChoice("op", ())), used),
     ):
         panel = region_panel(model, None, look)
         assert boxes_of_fade(panel) == used - kept
@@ -511,7 +518,7 @@ def decode_source(source):
 
 def test_matches_of_a_search_are_outlined_once_in_the_legend():
     model = heap_of(("layer/MatMul", 2 * MiB), ("other/matmul", MiB), ("Relu", MiB))
-    panel = region_panel(model, None, Look(search="MATMUL"))
+    panel = region_panel(model, None, Look(colour="state", search="MATMUL"))
     (found,) = (each for each in panel.traces if (each.get("line") or {}).get("color") == LIGHT.search)
     left, right = ends({"fill": None, **found}).T
     assert round(float((right - left).sum()) * panel.x_unit) == 3 * MiB
@@ -519,7 +526,7 @@ def test_matches_of_a_search_are_outlined_once_in_the_legend():
     for search in (None, "", "  ", "nothing"):
         (none,) = (
             each
-            for each in region_panel(model, None, Look(search=search)).traces
+            for each in region_panel(model, None, Look(colour="state", search=search)).traces
             if (each.get("line") or {}).get("color") == LIGHT.search
         )
         assert np.isnan(none["x"]).all()
@@ -546,7 +553,7 @@ def test_a_search_fades_what_it_does_not_find_and_an_address_finds_free_memory()
         ("MAT <3MiB", 5 * MiB),
         ("?", 7 * MiB),
     ):
-        assert boxes_of_fade(region_panel(model, None, Look(search=search))) == pale
+        assert boxes_of_fade(region_panel(model, None, Look(colour="state", search=search))) == pale
     free = model.chunks()[~model.chunks()["in_use"]][0]
     chunks = model.chunks()[
         map_search_matches(model.chunks(), model.trace.labels, f"{int(free['address']) + 1:#x}")
@@ -618,7 +625,7 @@ def test_an_image_of_low_rows_has_a_point_for_each_chunk_of_each_row():
     model = at_step(trace, len(trace))
     chunks, rows = model.chunks(), rows_of(model)
     points = hover_points(region_map(model))
-    assert region_map(model).data[0].type == "image"
+    assert next(each.type for each in region_map(model).data) == "image"
     assert set(np.floor(points.y).tolist()) == set(range(len(rows)))
     named = {text.split("chunk ")[1].split()[0] for text in points.meta if "chunk " in text}
     assert named == {str(handle) for handle in chunks["handle"].tolist()}
@@ -713,9 +720,11 @@ def test_the_selected_chunk_is_outlined_while_it_is_there():
     for in_use in (True, False):
         chunk = chunks[chunks["in_use"] == in_use][2]
         chosen = Selected(int(chunk["address"]), int(chunk["born"]) if in_use else None)
-        assert area(region_map(model, look=Look(selected=chosen)), "selected") == chunk["size"]
+        assert (
+            area(region_map(model, look=Look(colour="state", selected=chosen)), "selected") == chunk["size"]
+        )
         for other in (Selected(chosen.address, 399), Selected(chosen.address + 1, chosen.born), Selected(0)):
-            assert not area(region_map(model, look=Look(selected=other)), "selected")
+            assert not area(region_map(model, look=Look(colour="state", selected=other)), "selected")
 
 
 def test_one_small_chunk_in_a_terabyte_can_be_found_clicked_and_zoomed_to():
@@ -727,10 +736,10 @@ def test_one_small_chunk_in_a_terabyte_can_be_found_clicked_and_zoomed_to():
     mark, *_ = of_mode(figure, "markers")
     assert len(mark.x) == 2
     assert mark.showlegend
-    found = chunk_at(model, mark.x[1] + 0.05, mark.y[1], Look())
+    found = chunk_at(model, mark.x[1] + 0.05, mark.y[1], Look(colour="state"))
     assert (int(found["address"]), int(found["size"])) == (held[2], 256)
     offset = (held[2] - held[0]) % (1 << 36)
-    look = Look(map_window=MapWindow((offset - 300.0, offset + 700.0), (2.0, 3.0)))
+    look = Look(colour="state", map_window=MapWindow((offset - 300.0, offset + 700.0), (2.0, 3.0)))
     near = region_map(model, look=look)
     assert area(near, "in use") == 256
     assert np.isnan(of_mode(near, "markers")[0].x).all()
@@ -853,7 +862,7 @@ def names(figure):
 
 
 def test_chunks_that_would_take_it_are_outlined_and_the_best_fit_has_a_star(heap):
-    figure = region_map(at_end(heap), look=Look(wanted=10 * MiB))
+    figure = region_map(at_end(heap), look=Look(colour="state", wanted=10 * MiB))
     assert boxes(figure, "would take it") == [(0, 16), (28, 18)]
     (star,) = marked(figure, "star")
     assert len(star.x) == 1
@@ -867,21 +876,23 @@ def test_the_nearest_miss_is_framed_and_its_blockers_are_crossed_and_named(heap)
     figure = region_map(model)
     assert boxes(figure, "nearest miss") == [(28, 36)]
     (cross,) = marked(figure, "x")
-    assert cross.marker.color == Look().paints.oom
+    assert cross.marker.color == Look(colour="state").paints.oom
     assert {"&lt;b&gt;b&lt;/b&gt;" in text and "9.0 MiB" in text for text in cross.hovertext} == {True}
     assert "36.0 MiB" in figure.layout.annotations[0].text
-    asked = region_map(model, look=Look(wanted=1))
+    asked = region_map(model, look=Look(colour="state", wanted=1))
     assert boxes(asked, "would take it") == [(0, 16), (28, 18), (55, 9)]
 
 
 def test_a_request_that_growth_serves_has_no_miss(heap):
-    figure = region_map(at_end(heap), look=Look(wanted=22 * MiB))  # the trace's limit is 512 MiB
+    figure = region_map(
+        at_end(heap), look=Look(colour="state", wanted=22 * MiB)
+    )  # the trace's limit is 512 MiB
     assert names(figure).isdisjoint({"would take it", "nearest miss", "in the way"})
 
 
 def test_without_a_request_nothing_is_marked_and_the_traces_are_the_same(heap):
     model = at_end(heap)
-    plain, asked = region_map(model), region_map(model, look=Look(wanted=MiB))
+    plain, asked = region_map(model), region_map(model, look=Look(colour="state", wanted=MiB))
     assert len(plain.data) == len(asked.data)
     assert names(plain).isdisjoint({"would take it", "nearest miss", "in the way"})
 
@@ -892,12 +903,12 @@ def test_only_so_many_are_marked_and_only_those_on_screen():
     for place in places[::2]:
         heap.free(place)
     model = at_end(heap)
-    figure = region_map(model, look=Look(wanted=KiB))
+    figure = region_map(model, look=Look(colour="state", wanted=KiB))
     (trace,) = [trace for trace in figure.data if (trace.name or "").startswith("would take it")]
     assert len(trace.x) == 6 * MOST_TAKERS
     assert f"{512 - MOST_TAKERS:,}" in trace.name
     window = MapWindow((0, 64 * KiB), (0, 1))
-    figure = region_map(model, look=Look(wanted=KiB, map_window=window))
+    figure = region_map(model, look=Look(colour="state", wanted=KiB, map_window=window))
     (trace,) = [trace for trace in figure.data if (trace.name or "").startswith("would take it")]
     assert len(trace.x) == 6 * 32
     heap.allocate(MiB // 2)  # fails
