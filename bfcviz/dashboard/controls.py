@@ -251,7 +251,7 @@ class Controls:
             continuous_update=False,
             layout={"flex": "1 1 100px", "width": "auto", "min_width": "90px", "max_width": "260px"},
         )
-        self.hits = widgets.HTML(layout={"flex": "0 0 auto"})
+        self.hits = widgets.HTML(layout={"flex": "0 0 auto", "padding": "0 0 0 6px"})
         self.wanted = FilterBox(
             "would it fit?", "show where a request of this size would fit now", "64 MiB", size, self._asked
         )

@@ -117,6 +117,9 @@ class VisibleChunks:
     shows_waste: bool  # whether bytes that were not requested have their own colour
     legend: bool  # whether the classes are named in the legend
     pixels: tuple[int, int]  # width and height of the plot
+    marked: Sequence[
+        int
+    ] = ()  # the addresses of the chunks with a marker of a request, which needs room beside a name
 
     @cached_property
     def pieces(self) -> Pieces:
@@ -326,6 +329,8 @@ def names_in_boxes(visible: VisibleChunks, pieces: Pieces, labels: Labels) -> di
     pieces = pieces.only(~visible.faded[pieces.source])
     left, right = pieces.ends_in(visible.part)
     wide = (right - left) * (pixels[0] / visible.screen) - 2 * _EDGE
+    marked = np.isin(visible.chunks["address"][pieces.source], np.array(visible.marked, np.uint64))
+    wide -= 2 * (_MARKER_INSET * pixels[0]) * marked  # a name is in the middle
     high = visible.box_height
     chosen = _with_room(pieces, wide) if high >= _LINE - 2 else np.zeros(0, np.intp)
     chunks, classes = visible.chunks, visible.classes
@@ -911,6 +916,9 @@ def region_panel(
     labels = model.trace.labels
     request = request_at(model, look.wanted)
     answer = fit_of(model, request.size) if request is not None else None
+    if answer is not None:
+        with_marker = answer.takers[:1] if len(answer.takers) else answer.blockers[:MOST_BLOCKERS]
+        visible = replace(visible, marked=with_marker["address"].tolist())
     traces = [
         *(
             exact_traces(visible, labels)

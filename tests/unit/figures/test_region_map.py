@@ -883,6 +883,18 @@ def test_the_nearest_miss_is_framed_and_its_blockers_are_crossed_and_named(heap)
     assert boxes(asked, "would take it") == [(0, 16), (28, 18), (55, 9)]
 
 
+def test_a_chunk_with_room_for_a_cross_only_has_no_name_below_it():
+    trace = state([[-20, 1, -20, 12, 180]], asked=30, limit=233)
+
+    model = at_step(trace, len(trace) - 1)
+    plain, asked = region_map(model), region_map(model, look=Look(colour="state", wanted=30 * MiB))
+    (cross,) = marked(asked, "x")
+    assert len(cross.x) == 1
+    before, after = ([text for each in of_mode(one, "text") for text in each.text] for one in (plain, asked))
+    assert "1 MiB" in before
+    assert after == [text for text in before if text != "1 MiB"]
+
+
 def test_a_request_that_growth_serves_has_no_miss(heap):
     figure = region_map(
         at_end(heap), look=Look(colour="state", wanted=22 * MiB)
