@@ -14,7 +14,7 @@ from bfcviz.analysis.short_names import shortened_name
 from bfcviz.analysis.what_grew import Moments, WhatGrew, moments_of, what_grew
 from bfcviz.dashboard.table import SIDE_STYLE, holder_text
 from bfcviz.errors import BfcvizError, TraceError
-from bfcviz.events.origin import holds_only_states, requested_bytes_known
+from bfcviz.events.origin import chunks_known, holds_only_states, requested_bytes_known
 from bfcviz.events.schema import Events, Kind, taken
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring
@@ -682,6 +682,7 @@ def _holders_switch_button(do: str, field: str, value: str, *, pressed: bool) ->
 # The pane of the holders: who holds the memory at a step, as a list or as an icicle.
 
 _NOTHING: Final = "<div class='none'>Nothing is in use at this step.</div>"
+_UNKNOWN: Final = "<div class='none'>The file does not show what is in use.</div>"
 _SAME: Final = "<div class='none'>The same chunks are in use at both steps.</div>"
 _BRUSH: Final = "Drag over the time strip to choose two moments."
 _NO_NAMES: Final = "No chunk has a name. "
@@ -855,9 +856,11 @@ class HoldersPane:
         unnamed = ""
         if names[:1] == ["size"]:
             unnamed = _FEW_NAMES if counts and counts.named else _NO_NAMES
-        self.head.value = head_html(by, names, self._kind, filtered, step + unnamed + _CLICK)
+        note = step + unnamed + _CLICK if found.total else step
+        self.head.value = head_html(by, names, self._kind, filtered, note)
         if not found.total:
-            self.body.value = _NOTHING
+            known = counts is None or chunks_known(counts.trace.origin.details, counts.pool)
+            self.body.value = _NOTHING if known else _UNKNOWN
         elif self._kind == "icicle":
             self.body.value = pane_icicle_html([self._box(found, span) for span in pane_holder_spans(found)])
         else:

@@ -17,7 +17,7 @@ from bfcviz.analysis.what_grew import growth_chunks_at
 from bfcviz.analysis.would_fit import Fit, blocker_name, fit_of, fit_sentence, request_at
 from bfcviz.code_places import telling_lines
 from bfcviz.events.label_table import NO_DETAILS, STACK_DETAILS, Labels
-from bfcviz.events.origin import requested_bytes_known, thread_text
+from bfcviz.events.origin import chunks_known, requested_bytes_known, thread_text
 from bfcviz.events.schema import Events, Kind, bin_numbers, bin_of
 from bfcviz.figures.colouring import COLOURINGS, FREE, MOST_CLASSES, Colouring, colouring, faded
 from bfcviz.figures.map_image import (
@@ -682,14 +682,15 @@ def invisible_points(points: Mapping[str, Any], divisor: int) -> dict[str, Any]:
     return {"type": "scatter", "mode": "none", **points, "x": points["x"] / divisor, "showlegend": False}
 
 
-def note_trace(visible: VisibleChunks) -> dict[str, Any]:
-    """A text that says if there is no region."""
+def note_trace(visible: VisibleChunks, *, known: bool = True) -> dict[str, Any]:
+    """A text that says if there is no region, or that the file does not tell (`known`)."""
     empty = int(len(visible.rows) == 0)
+    text = "no region at this step" if known else "the file does not show the heap"
     return {
         **TEXTS,
         "x": np.full(empty, 0.5),
         "y": np.full(empty, 0.5),
-        "text": ["no region at this step"] * empty,
+        "text": [text] * empty,
         "textfont": {"color": visible.theme.muted, "size": 13},
     }
 
@@ -929,7 +930,7 @@ def region_panel(
         *request_marks(visible, answer, model.trace.labels),
         *outline_traces(visible, touched(highlight, model.chunks(), model.regions()), chosen, found),
         hover_points(visible, model.trace.labels, model.trace.origin.details),
-        note_trace(visible),
+        note_trace(visible, known=chunks_known(model.trace.origin.details, model.pool)),
     ]
     panel = _region_map_panel(visible, traces, look, exact=exact)
     return panel if answer is None else replace(panel, caption=map_fit_text(answer, model.trace.labels))

@@ -130,6 +130,12 @@ def a_first_screen_is_there_before_the_kernel_and_gives_way_to_the_figures(page)
     assert page.locator(".bfcviz-dashboard").is_visible()
 
 
+def it_prints_whole_and_light(page):
+    page.emulate_media(media="print")
+    assert page.evaluate(PRINTED) == ["invert", 0, "none"]
+    page.emulate_media(media="screen")
+
+
 def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     refused = page.goto(f"{viewer.server}?token=wrong")
     assert refused.url.startswith(f"{viewer.server}login")
@@ -169,7 +175,7 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     assert page.locator("body").get_attribute("data-jp-theme-light") == "false"
     of = "(query) => getComputedStyle(document.querySelector(query)).backgroundColor"
     assert page.evaluate(of, "#rendered_cells") == page.evaluate(of, ".js-plotly-plot .main-svg")
-    it_prints_in_light_colours(page)
+    it_prints_whole_and_light(page)
     assert "bfcviz.cli" not in page.content()
     page.wait_for_function(
         "() => [...document.fonts].some(f => f.family.includes('Awesome') && f.status === 'loaded')"
@@ -186,12 +192,6 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     assert not any(Path(f"/proc/{kernel}").exists() for kernel in kernels)
     assert list(viewer.temporary.iterdir()) == []
     assert "Traceback" not in viewer.log.read_text()
-
-
-def it_prints_in_light_colours(page):
-    page.emulate_media(media="print")
-    assert page.evaluate(PRINTED) == ["invert", 0, "none"]
-    page.emulate_media(media="screen")
 
 
 def test_a_page_whose_server_or_script_is_gone_says_so(viewer, browser):

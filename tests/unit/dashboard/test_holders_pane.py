@@ -8,8 +8,10 @@ from heap_strategies import operations
 from hypothesis import given
 from hypothesis import strategies as st
 from shared import sample_trace
+from unit.analysis.built import state
 from unit.dashboard.pages import messages
 from unit.dashboard.side_html import Side, cells
+from unit.figures.drawn import region_map
 from unit.figures.odd_traces import assert_harmless
 from unit.figures.synthetic import MiB, PlainHeap
 from unit.model.plain_holders import trace_of_heap
@@ -239,6 +241,15 @@ def test_an_empty_heap_says_so(shown):
     assert Side(shown.pane.body.value).all("table") == []
     shown.pane.show_as("icicle")
     assert Side(shown.pane.body.value).all("div")[0]["class"] == "none"
+
+
+def test_a_heap_that_the_file_does_not_show_is_not_called_empty():
+    trace = state([], facts={"bytes_in_use": None, "pool_bytes": None})
+    shown = Shown(trace)
+    assert "The file does not show what is in use." in shown.pane.body.value
+    assert "Click a holder" not in shown.pane.head.value
+    (note,) = (each for each in region_map(shown.model).select_traces({"mode": "text"}) if len(each.text))
+    assert list(note.text) == ["the file does not show the heap"]
 
 
 def test_before_a_heap_is_shown_a_message_does_nothing():
