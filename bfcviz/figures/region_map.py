@@ -466,10 +466,16 @@ def outline_traces(
     marked = [visible.cut(each["address"], each["size"]) for each in (found, highlighted, chosen)]
     matches, pieces, clicked = marked
     colours = (theme.search, theme.highlight, theme.selection)
-    tips = [each.only(each.right - each.left < _NARROW * visible.screen) for each in marked]
-    x = np.concatenate([tip.left + tip.right for tip in tips]) / 2 / divisor
+    narrow = [each.right - each.left < _NARROW * visible.screen for each in marked]
+    narrow[1] |= (
+        np.diff(pieces.source, prepend=-1) > 0
+    )  # what is touched differs from a frame by more than its hue
+    tips = [each.only(wanted) for each, wanted in zip(marked, narrow, strict=True)]
+    inset = _NARROW / 2 * visible.screen
+    x = np.concatenate([np.minimum((tip.left + tip.right) / 2, tip.left + inset) for tip in tips]) / divisor
     marker = {
-        # A chunk of 256 bytes may be far narrower than a pixel: the marker shows where it is.
+        # A chunk of 256 bytes may be far narrower than a pixel: the marker shows where it is. A wide one has its name
+        # in the middle.
         "type": "scatter",
         "mode": "markers",
         "x": x,

@@ -861,6 +861,16 @@ def names(figure):
     return {trace.name for trace in figure.data if trace.type == "scatter" and trace.showlegend}
 
 
+def test_what_a_step_touched_has_one_tip_beside_its_name_however_wide():
+    trace = state([[2, -40, 22]])
+    model = at_step(trace, len(trace) - 1)
+    chunk = max(model.in_use(), key=lambda each: each["size"])
+    event = trace.read(int(chunk["born"]), int(chunk["born"]) + 1)
+    traces = region_panel(model, event, Look(colour="state")).traces
+    (tips,) = (each for each in traces if each.get("marker", {}).get("symbol") == "triangle-down")
+    assert len(tips["x"]) == 1
+
+
 def test_chunks_that_would_take_it_are_outlined_and_the_best_fit_has_a_star(heap):
     figure = region_map(at_end(heap), look=Look(colour="state", wanted=10 * MiB))
     assert boxes(figure, "would take it") == [(0, 16), (28, 18)]
