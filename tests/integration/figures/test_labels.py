@@ -179,7 +179,7 @@ def test_a_size_is_whole_or_left_out(oom):
 
 def test_a_narrow_fill_has_no_dark_edge(oom):
     """A thousand chunks of 256 B beside each other are as grey as the others."""
-    figure = paper(draw("region_map", oom, len(oom)))
+    figure = paper(draw("region_map", oom, len(oom), colour="state"))
     (used,) = (trace for trace in figure.data if trace.name == "in use")
     assert used.line.color == used.fillcolor
 
