@@ -33,7 +33,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import setting
 from bfcviz.importers.file_content import is_url, local_copy
 from bfcviz.importers.file_format import READABLE
-from bfcviz.importers.messages import (
+from bfcviz.importers.message_reader import (
     StatedFailures,
     is_pasted,
     last_line,

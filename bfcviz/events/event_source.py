@@ -4,7 +4,6 @@ from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,58 +11,7 @@ from numpy.typing import NDArray
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.label_table import Labels, has_unknown_label, without_unknown_labels
 from bfcviz.events.origin import Origin, Status
-from bfcviz.events.schema import EVENT, NUM_BINS, Events, Kind, move
-
-# ------------------------------------------------------------------------------
-# Check events before other code trusts them: a file can hold anything.
-
-FIRST_KIND = min(Kind)
-
-LAST_KIND = max(Kind)
-
-
-class Fault(NamedTuple):
-    """The first invalid event, and why it is invalid."""
-
-    event: int
-    why: str
-
-
-def first_fault(events: Events, start: int, num_pools: int) -> Fault | None:
-    """The first invalid one of `events`, of which the first is event number `start`; None if all are valid.
-
-    Checks the fields that readers use as indices (`seq`, `kind`, `pool`, `bin`), in a few passes over arrays: about
-    1 ms for 131,072 events. The model checks whether the events fit each other.
-    """
-    numbers = np.arange(start, start + len(events), dtype=np.uint64)
-    bad = (events["seq"] != numbers) | wrong_fields(events, num_pools)
-    if not bad.any():
-        return None
-    index = int(bad.argmax())
-    return Fault(start + index, _event_fault_text(events[index], start + index, num_pools))
-
-
-def wrong_fields(events: Events, num_pools: int) -> NDArray[np.bool_]:
-    """Which events have a `kind`, `pool` or `bin` that does not exist; shape (n,)."""
-    # Unsigned, so that one comparison finds values below and above the range.
-    bad: NDArray[np.bool_] = (events["kind"] - np.uint8(FIRST_KIND)) > LAST_KIND - FIRST_KIND
-    bad |= (events["bin"].view(np.uint8) + np.uint8(1)) > NUM_BINS
-    if num_pools <= 255:
-        bad |= events["pool"] >= num_pools
-    return bad
-
-
-def _event_fault_text(record: np.void, event: int, num_pools: int) -> str:
-    if record["kind"] == 0:
-        return "is empty"
-    if record["seq"] != event:
-        return f"has seq {record['seq']}"
-    if not FIRST_KIND <= record["kind"] <= LAST_KIND:
-        return f"is of kind {record['kind']}; kinds are {FIRST_KIND} to {LAST_KIND}"
-    if record["pool"] >= num_pools:
-        return f"is of pool {record['pool']}, of {num_pools} pools"
-    return f"has bin {record['bin']}; bins are -1 to {NUM_BINS - 1}"
-
+from bfcviz.events.schema import EVENT, Events, Fault, first_fault, move
 
 # ------------------------------------------------------------------------------
 # Sources: the base class, the one for an array in memory, and the base of those that decode groups.

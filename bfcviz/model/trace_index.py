@@ -29,8 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import BfcvizError, TraceError
-from bfcviz.events.event_source import wrong_fields
-from bfcviz.events.schema import EVENT, Events, Kind, joined, taken
+from bfcviz.events.schema import EVENT, Events, Kind, joined, taken, wrong_fields
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
 from bfcviz.model.extremes import add_byte_steps, nothing_seen

@@ -41,7 +41,7 @@ from bfcviz.importers.bfc_log.vlog import (
 from bfcviz.importers.event_makers import numbered_names, one_after_another
 from bfcviz.importers.file_content import UNPACKED_TEXT, read_content
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.messages import device_of_messages, peak_buffer_tables
+from bfcviz.importers.message_reader import device_of_messages, peak_buffer_tables
 
 HistoryReader = Callable[[Iterable[LogRecord], Path, Sequence[str]], Trace]
 

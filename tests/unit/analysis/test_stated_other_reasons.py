@@ -5,7 +5,7 @@ from unit.analysis.told_failure import kinds, told, words
 
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.stated_verdict import StatedCause
-from bfcviz.importers.messages import read_messages
+from bfcviz.importers.message_reader import read_messages
 
 MIB = 1 << 20
 OLD = (

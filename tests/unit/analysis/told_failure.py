@@ -1,7 +1,7 @@
 """The one failure that a text tells, judged and advised, for tests."""
 
 from bfcviz.analysis.stated_answer import StatedAnswer
-from bfcviz.importers.messages import read_messages
+from bfcviz.importers.message_reader import read_messages
 
 
 def told(text):

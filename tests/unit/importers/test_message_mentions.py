@@ -6,7 +6,7 @@ import pytest
 
 from bfcviz.analysis.stated_advice import advise
 from bfcviz.analysis.stated_verdict import judge
-from bfcviz.importers.messages import read_messages, read_pasted
+from bfcviz.importers.message_reader import read_messages, read_pasted
 
 MIB = 1 << 20
 

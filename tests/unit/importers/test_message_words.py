@@ -8,8 +8,8 @@ from shared import SHARED
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.stated_verdict import StatedCause
 from bfcviz.formats.message_tables import TABLES
-from bfcviz.importers import messages
-from bfcviz.importers.messages import read_messages, stated_size
+from bfcviz.importers import message_reader
+from bfcviz.importers.message_reader import read_messages, stated_size
 
 GPU, SYSTEM, EITHER = "capacity", "host_memory", ""
 
@@ -279,9 +279,10 @@ VALUES = {
 def told(text):
     """Where each beginning of the tables stands, and the clients and programs that the words name."""
     places = [
-        (each.start, each.stop, each.order, each.variant) for each in messages._message_beginnings(text, 0)
+        (each.start, each.stop, each.order, each.variant)
+        for each in message_reader._message_beginnings(text, 0)
     ]
-    return places, messages.hints_of(text)
+    return places, message_reader.hints_of(text)
 
 
 def instance(begins):
@@ -293,7 +294,9 @@ def instance(begins):
 def assert_nothing_is_missed(monkeypatch, text):
     found = told(text)
     with monkeypatch.context() as patch:
-        patch.setattr(messages._WordSearch, "possible", lambda self, small: list(range(len(self._needs))))
+        patch.setattr(
+            message_reader._WordSearch, "possible", lambda self, small: list(range(len(self._needs)))
+        )
         assert told(text) == found
     return found[0]
 
@@ -304,10 +307,10 @@ def assert_nothing_is_missed(monkeypatch, text):
 )
 def test_every_message_of_the_tables_is_possible(changed):
     orders = [(order, variant) for order, entry in enumerate(TABLES) for variant in range(len(entry.begins))]
-    assert [each[:2] for each in messages._BEGINNINGS] == orders
+    assert [each[:2] for each in message_reader._BEGINNINGS] == orders
     for number, (order, variant) in enumerate(orders):
         line = f"é\u2019{changed(instance(TABLES[order].begins[variant]))}\u2026"
-        assert number in messages._BEGINNING_SEARCH.possible(line.lower())
+        assert number in message_reader._BEGINNING_SEARCH.possible(line.lower())
 
 
 def test_the_words_miss_nothing_of_real_texts(monkeypatch):
@@ -329,7 +332,9 @@ def test_a_plain_log_is_searched_for_few_messages():
         for step in range(5_000)
     ]
     text = "\n".join([*lines, "CUDA out of memory. Tried to allocate 2.00 GiB.", *lines[:10]])
-    assert len(messages._BEGINNING_SEARCH.possible(text.lower())) < len(messages._BEGINNINGS) // 20
+    assert (
+        len(message_reader._BEGINNING_SEARCH.possible(text.lower())) < len(message_reader._BEGINNINGS) // 20
+    )
     assert [text.count("\n", 0, start) for start, *_ in told(text)[0]] == [len(lines)]
 
 

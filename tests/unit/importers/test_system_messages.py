@@ -7,7 +7,7 @@ import pytest
 from bfcviz.analysis.stated_advice import AdviceWord
 from bfcviz.analysis.stated_answer import StatedAnswer, StatedFailureAnswer
 from bfcviz.errors import FileError
-from bfcviz.importers.messages import read_messages, read_pasted
+from bfcviz.importers.message_reader import read_messages, read_pasted
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SYSTEM, RECORD = AdviceWord.SYSTEM_MEMORY, AdviceWord.RECORD

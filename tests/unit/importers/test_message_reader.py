@@ -14,7 +14,7 @@ from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.stated_verdict import Judgement, StatedCause, judge
 from bfcviz.errors import FileError
 from bfcviz.formats.message_tables import counts
-from bfcviz.importers.messages import (
+from bfcviz.importers.message_reader import (
     device_of_messages,
     is_pasted,
     read_message_file,
