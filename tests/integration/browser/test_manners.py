@@ -346,7 +346,7 @@ HELD = """view => {
 
 
 def test_a_held_key_steps_as_fast_as_figures_are_drawn_and_leaves_nothing_behind(view):
-    view.go_to(63_927)
+    view.go_to(500)
     view.view.evaluate(HELD)
     view.wait_for_step(502)  # in all figures, as the key was released
     view.key("ArrowRight")  # pressed anew: never left out
