@@ -681,6 +681,12 @@ def _use_server_provisioner(standby: Standby, shown: _Shown) -> None:
     KernelProvisionerFactory.instance().provisioners[_NAME] = entry
 
 
+# ------------------------------------------------------------------------------
+# The scripts that a page of Voila begins with, in one file: it asks for more than 60 otherwise, one after another.
+#
+# Webpack made them. A chunk, such as `1621.voila.js`, only puts its modules into an array, and the code that needs
+# them finds them there; what is missing is loaded as before. So a file with too few chunks costs time and nothing else.
+
 ENTRY: Final = "voila.js"
 """Voila's own script, which loads and runs its chunks; it begins when the page has loaded."""
 
