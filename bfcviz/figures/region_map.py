@@ -117,9 +117,8 @@ class VisibleChunks:
     shows_waste: bool  # whether bytes that were not requested have their own colour
     legend: bool  # whether the classes are named in the legend
     pixels: tuple[int, int]  # width and height of the plot
-    marked: Sequence[
-        int
-    ] = ()  # the addresses of the chunks with a marker of a request, which needs room beside a name
+    # addresses of the chunks with a marker of a request, which needs room beside a name
+    marked: Sequence[int] = ()
 
     @cached_property
     def pieces(self) -> Pieces:
@@ -162,8 +161,8 @@ class VisibleChunks:
 # In plotly the polygons of one trace share one text. So the texts belong to a trace of invisible points: at least
 # one in every piece of a chunk, more along a long piece and near its ends, so that the point nearest to the mouse
 # belongs to the chunk under it; in a dashboard the nearest of the row under it, see `hover` in figure_widget.js. The
-# text of each chunk and of each label is stored once, in the trace's `meta`; the
-# `hovertemplate` of each point refers to it.
+# text of each chunk and of each label is stored once, in the trace's `meta`; the `hovertemplate` of each point refers
+# to it.
 
 MOST_TEXTS: Final = 1000
 """Chunks with a full text, at most; if there are more, the narrowest get a short one."""
@@ -467,9 +466,8 @@ def outline_traces(
     matches, pieces, clicked = marked
     colours = (theme.search, theme.highlight, theme.selection)
     narrow = [each.right - each.left < _NARROW * visible.screen for each in marked]
-    narrow[1] |= (
-        np.diff(pieces.source, prepend=-1) > 0
-    )  # what is touched differs from a frame by more than its hue
+    # What is touched differs from a frame by more than its hue: the first piece of each chunk has a tip, too.
+    narrow[1] |= np.diff(pieces.source, prepend=-1) > 0
     tips = [each.only(wanted) for each, wanted in zip(marked, narrow, strict=True)]
     inset = _NARROW / 2 * visible.screen
     x = np.concatenate([np.minimum((tip.left + tip.right) / 2, tip.left + inset) for tip in tips]) / divisor
