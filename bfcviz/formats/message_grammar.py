@@ -8,6 +8,7 @@ quotation wrapped. Every repetition is bounded, so a search takes time proportio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -264,6 +265,14 @@ class LogTime(NamedTuple):
 
     ns: int
     is_own: bool
+
+
+def calendar_seconds(date: str, clock: str) -> int | None:
+    """Whole seconds since 1970 of a day `2024-01-31` and a time `23:59:59`; None where there is none such."""
+    try:
+        return int(datetime.fromisoformat(f"{date}T{clock}").replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from itertools import accumulate, pairwise
 from math import prod
 from pathlib import Path
@@ -27,6 +26,7 @@ from bfcviz.formats.message_grammar import (
     Message,
     Role,
     StatedFailure,
+    calendar_seconds,
 )
 from bfcviz.formats.message_tables import ENTRIES, TABLES
 from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces, decoded_pieces, read_content
@@ -696,11 +696,8 @@ class _LogClock:
 def _nanoseconds(found: re.Match[str]) -> int | None:
     """The time that a match of `_TIME` tells; None where there is no such day or hour."""
     date = found["year"] or "1972", found["month"] or found["glog_month"], found["day"] or found["glog_day"]
-    try:
-        second = datetime.fromisoformat(f"{'-'.join(date)}T{found['clock']}+00:00").timestamp()
-    except ValueError:
-        return None
-    return int(second) * 10**9 + int((found["part"] or "").ljust(9, "0"))
+    seconds = calendar_seconds("-".join(date), found["clock"])
+    return None if seconds is None else seconds * 10**9 + int((found["part"] or "").ljust(9, "0"))
 
 
 _GOES_ON: Final = re.compile(

@@ -3,13 +3,12 @@
 import re
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bfcviz.events.label_table import Labels
-from bfcviz.formats.message_grammar import TERMINAL_CODE
+from bfcviz.formats.message_grammar import TERMINAL_CODE, calendar_seconds
 from bfcviz.formats.onnxruntime import ARENA, as_tensorflow
 from bfcviz.importers.file_content import (
     LABELS,
@@ -590,14 +589,8 @@ def _log_clock_nanoseconds(date: str, clock: str) -> int | None:
 
     Without a date the clock is `00:00:SECONDS`.
     """
-    if not date:
-        seconds = int(clock[6:])
-    else:
-        try:
-            seconds = int(datetime.fromisoformat(f"{date}T{clock}").replace(tzinfo=UTC).timestamp())
-        except ValueError:
-            return None
-    return seconds * 10**9 if 0 <= seconds <= _LATEST else None
+    seconds = calendar_seconds(date, clock) if date else int(clock[6:])
+    return None if seconds is None or not 0 <= seconds <= _LATEST else seconds * 10**9
 
 
 # ------------------------------------------------------------------------------
