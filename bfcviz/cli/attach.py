@@ -103,9 +103,11 @@ def _newest_window_view(folder: Path, theme: str) -> Any:
     from bfcviz.importers.tensorflow.windows import ProfilerWindow, open_windows  # noqa: PLC0415
 
     series, loop = LiveSeries("window", theme=theme), asyncio.get_running_loop()
-    windows = open_windows(folder, ended=threading.Event())
+    windows = open_windows(folder, ended=series.ended)
 
     def show(window: ProfilerWindow, *, is_last: bool = True) -> None:
+        if series.ended.is_set():
+            return
         if window.trace is None:
             series.say(str(window.error))
         else:
@@ -118,6 +120,8 @@ def _newest_window_view(folder: Path, theme: str) -> Any:
 
     def read() -> None:
         for window in windows:
+            if series.ended.is_set():  # the loop may have ended with it
+                return
             loop.call_soon_threadsafe(show, window)
 
     reader = threading.Thread(target=read, name="bfcviz-windows", daemon=True)

@@ -1,5 +1,6 @@
 """A menu of traces with an Inspector: `RanksView` of the ranks of a job, `LiveSeries` of a growing list."""
 
+import threading
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -91,10 +92,15 @@ class LiveSeries(InspectorMenu):
 
     Args:
         name: what one trace is called.
+
+    Attributes:
+        traces: all traces so far.
+        ended: set when it is closed, for a thread that reads traces for it.
     """
 
     def __init__(self, name: str, **options: Any) -> None:
-        self.traces: list[Trace] = []  # all traces so far
+        self.traces: list[Trace] = []
+        self.ended = threading.Event()
         self._shown: int | None = None
         self._adding = False
         menu = widgets.Dropdown(options=[], description=name)
@@ -126,6 +132,7 @@ class LiveSeries(InspectorMenu):
 
     def close(self) -> None:
         """Close it: remove it from the page and free its memory."""
+        self.ended.set()
         self.traces, self._shown = [], None
         super().close()
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -79,6 +80,7 @@ def test_tensorflows_windows_are_shown_as_they_land(tmp_path):
         (tmp_path / "window-000003").mkdir()
         await until(lambda: "a window without a profile" in shown.status.value)
         shown.close()
+        await until(lambda: not window_readers())
 
     async def until(true):
         while not true():  # noqa: ASYNC110  the sleep lets the loop run
@@ -89,6 +91,9 @@ def test_tensorflows_windows_are_shown_as_they_land(tmp_path):
         made.mkdir(parents=True)
         (made / "vm.xplane.pb").write_bytes(gzip.decompress(bfcviz.sample("lstm").read_bytes()))
         made.parent.rename(tmp_path / f"window-{number:06}")
+
+    def window_readers():
+        return [thread for thread in threading.enumerate() if thread.name == "bfcviz-windows"]
 
     (tmp_path / CLAIM).touch()
     asyncio.run(asyncio.wait_for(look(), LIMIT_S))
