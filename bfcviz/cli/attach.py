@@ -106,8 +106,6 @@ def _newest_window_view(folder: Path, theme: str) -> Any:
     windows = open_windows(folder, ended=series.ended)
 
     def show(window: ProfilerWindow, *, is_last: bool = True) -> None:
-        if series.ended.is_set():
-            return
         if window.trace is None:
             series.say(str(window.error))
         else:

@@ -114,6 +114,8 @@ class LiveSeries(InspectorMenu):
 
     def add(self, name: str, trace: Trace, *, is_last: bool = True) -> None:
         """Add a trace; it is shown if the one before it was, and none is added next: `is_last`."""
+        if self._closed:
+            return
         newest = len(self.traces)
         chosen = newest if self._shown in {None, newest - 1} else self._shown
         self.traces.append(trace)
