@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bfcviz.allocator.bfc import BFCAllocator as BFCAllocator
+    from bfcviz.allocator.bfc_allocator import BFCAllocator as BFCAllocator
     from bfcviz.allocator.interface import Allocator as Allocator
     from bfcviz.allocator.interface import AllocatorOptions as AllocatorOptions
     from bfcviz.allocator.sub_allocators import HostSubAllocator as HostSubAllocator
@@ -77,7 +77,7 @@ _HOMES = {
     "Alert": ("bfcviz.watching", "Alert"),
     "Allocator": ("bfcviz.allocator.interface", "Allocator"),
     "AllocatorOptions": ("bfcviz.allocator.interface", "AllocatorOptions"),
-    "BFCAllocator": ("bfcviz.allocator.bfc", "BFCAllocator"),
+    "BFCAllocator": ("bfcviz.allocator.bfc_allocator", "BFCAllocator"),
     "BfcvizError": ("bfcviz.errors", "BfcvizError"),
     "EventLog": ("bfcviz.events.log", "EventLog"),
     "HostSubAllocator": ("bfcviz.allocator.sub_allocators", "HostSubAllocator"),

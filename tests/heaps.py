@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators import PythonSubAllocator, SimulatedSubAllocator
 from bfcviz.events.log import EventLog, Reader

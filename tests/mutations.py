@@ -33,7 +33,7 @@ TESTS = [
         "sizes",
         "options",
         "rules",
-        "bfc",
+        "bfc_allocator",
         "queries",
     )
 ]
@@ -41,7 +41,7 @@ PATIENCE_S = 60  # of processor time of one run; a rule that keeps a loop from e
 LONGEST_S = 200  # of a run: one that waits for a lock uses no processor
 
 HEAP, CHUNKS = "bfcviz/allocator/heap.py", "bfcviz/allocator/chunks.py"
-NATIVE, BFC, MAP = "bfcviz/native.py", "bfcviz/allocator/bfc.py", "bfcviz/allocator/queries.py"
+NATIVE, BFC, MAP = "bfcviz/native.py", "bfcviz/allocator/bfc_allocator.py", "bfcviz/allocator/queries.py"
 
 
 class Mutation(NamedTuple):

@@ -7,8 +7,8 @@
     free(p)       mark free -> merge with the next chunk, if free -> and into the previous one, if free
 
 Every address equals the one that tsl::BFCAllocator of TensorFlow 2.21 returns, except where that class hangs,
-corrupts itself or aborts (`bfc.py` has the table). Source: its header and behaviour; the conformance test proves
-the rules. `ChunkSpace` changes the tables and writes one event for each change.
+corrupts itself or aborts (`bfc_allocator.py` has the table). Source: its header and behaviour; the conformance test
+proves the rules. `ChunkSpace` changes the tables and writes one event for each change.
 
 Locks: `lock` guards all tables and is held for less than a microsecond. It is released while the sub-allocator runs,
 which may take long or need the GIL; meanwhile `growth` keeps all other threads from changing the regions.

@@ -72,7 +72,7 @@ class RequestsUntilFailure:
     def _failed(self, changed: Mapping[str, Any]) -> list[int]:
         """Which requests fail, by their index."""
         # A program that only reads files has no heap, and one whose request failed has.
-        from bfcviz.allocator.bfc import BFCAllocator  # noqa: PLC0415
+        from bfcviz.allocator.bfc_allocator import BFCAllocator  # noqa: PLC0415
         from bfcviz.allocator.interface import AllocatorOptions  # noqa: PLC0415
         from bfcviz.allocator.replay import ALLOCATE, FREE, Operations  # noqa: PLC0415
         from bfcviz.allocator.sub_allocators import SimulatedSubAllocator  # noqa: PLC0415

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, ParamSpec, Self, TypeVar
 
 from bfcviz._context_manager import Closing
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.cuda import Memory, cuda_sub_allocator
 from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.allocator.interface import DEFAULT, Allocator, AllocatorAttributes

@@ -14,7 +14,7 @@ from threading import RLock
 from typing import Final, NamedTuple
 
 from bfcviz import _forks
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.cuda import PinnedSubAllocator
 from bfcviz.allocator.interface import Allocator, AllocatorOptions
 from bfcviz.allocator.sub_allocators import HostSubAllocator, SubAllocator

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bfcviz import _interrupts
 
 if TYPE_CHECKING:
-    from bfcviz.allocator.bfc import BFCAllocator
+    from bfcviz.allocator.bfc_allocator import BFCAllocator
     from bfcviz.live import (  # type: ignore[attr-defined]  # C: .pxd files
         cupy_functions,
         numpy_functions,

@@ -26,7 +26,7 @@ from weakref import WeakSet, ref
 
 from bfcviz import _forks
 from bfcviz.allocator import cuda_driver
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.cuda import Budget, CudaSubAllocator, Memory, cuda_sub_allocator
 from bfcviz.allocator.cuda_driver import LEGACY
 from bfcviz.allocator.interface import AllocatorOptions

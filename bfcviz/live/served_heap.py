@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from bfcviz import _compiled, _forks
 from bfcviz.allocator import cuda_driver
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.cuda import Budget, CudaSubAllocator
 from bfcviz.allocator.cuda_driver import LEGACY, PER_THREAD
 from bfcviz.allocator.interface import AllocatorOptions

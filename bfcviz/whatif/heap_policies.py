@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bfcviz import native
 from bfcviz.allocator import replay
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.replay import Operations
 from bfcviz.allocator.sub_allocators import BASE, PythonSubAllocator, SimulatedSubAllocator

@@ -31,7 +31,7 @@ class Heap:
     """A heap with some thousands of chunks, and one more request after the other."""
 
     def __init__(self, chunks: int) -> None:
-        from bfcviz.allocator.bfc import BFCAllocator
+        from bfcviz.allocator.bfc_allocator import BFCAllocator
         from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 
         self.random = random.Random(1)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.replay import Operations, Replay
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator

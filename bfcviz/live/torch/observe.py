@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, ClassVar, Final, NamedTuple, cast
 
 from bfcviz import _forks, _interrupts
-from bfcviz.allocator.bfc import whole
+from bfcviz.allocator.bfc_allocator import whole
 from bfcviz.code_places import CodePlace, stack_words
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory, OutOfMemoryTotals
 from bfcviz.events.label_table import Labels

@@ -8,7 +8,7 @@ import pytest
 from c_code import built, needs_compiler
 from processes import COMPILED, run_python
 
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 
 THREADS = 6

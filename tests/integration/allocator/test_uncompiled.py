@@ -12,8 +12,8 @@ from shared import ROOT
 SAMPLE = {
     "allocator": (
         *("test_sub_allocators.py", "test_cuda.py", "test_cuda_driver.py", "test_virtual_memory.py"),
-        *("test_queries.py", "test_page_ages.py", "test_trimming.py"),
-        *("test_bfc.py", "test_deferred_merge.py", "test_sizes.py", "test_defects.py", "test_finalizer.py"),
+        *("test_bfc_allocator.py", "test_queries.py", "test_page_ages.py", "test_trimming.py"),
+        *("test_deferred_merge.py", "test_sizes.py", "test_defects.py", "test_finalizer.py"),
         *("test_interrupts.py", "test_out_of_memory.py", "test_replay.py", "test_allocate_after_free.py"),
     ),
     "events": (

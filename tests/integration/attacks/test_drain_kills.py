@@ -25,7 +25,7 @@ ROUNDS = int(os.environ.get("BFCVIZ_KILLS", "2"))
 
 WRITER = """
 import mmap, sys
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.events.storage.recording import Recording
 with open(sys.argv[2], "r+b") as file:

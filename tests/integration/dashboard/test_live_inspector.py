@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.analysis.account import Account, AccountFigures, account_of
 from bfcviz.dashboard import live_dashboard as module

@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.events.storage.recording import Recording
 

@@ -8,7 +8,7 @@ import sys
 import time
 from itertools import count
 
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Pool

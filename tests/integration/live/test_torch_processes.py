@@ -78,7 +78,7 @@ extern "C" void spin(alloc_function alloc, size_t streams) {
 
 ENDING = """
 import atexit, ctypes, sys, threading
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import PythonSubAllocator
 from bfcviz.live.served_heap import DeferredFrees
 from bfcviz.live.c_callbacks import StreamTable

@@ -106,7 +106,7 @@ def test_help_tells_nothing_of_the_compiler(name):
 
 
 def test_named_tuples_beside_them_are_of_their_modules():
-    from bfcviz.allocator.bfc import CFunctions  # noqa: PLC0415
+    from bfcviz.allocator.bfc_allocator import CFunctions  # noqa: PLC0415
 
-    assert CFunctions.__module__ == "bfcviz.allocator.bfc"
+    assert CFunctions.__module__ == "bfcviz.allocator.bfc_allocator"
     assert sys.modules[CFunctions.__module__].CFunctions is CFunctions

@@ -48,7 +48,7 @@ class Sender:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Sender())
 try:
-    from bfcviz.allocator.bfc import BFCAllocator
+    from bfcviz.allocator.bfc_allocator import BFCAllocator
 except KeyboardInterrupt:
     print("interrupted")
 import bfcviz

@@ -1,4 +1,4 @@
-"""TensorFlow's six defects (letters as in the table of `bfcviz.allocator.bfc`): here each call ends early."""
+"""TensorFlow's six defects (letters as in the table of `bfcviz.allocator.bfc_allocator`): here each call ends early."""
 
 import pytest
 from heaps import GIB, KIB, MIB, Scripted, assert_model_agrees, new_heap, snapshot

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import InvalidRequest

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shared import SHARED, needs_shared, sample_trace
 
 import bfcviz
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.analysis.account import (
     AccountFigures,

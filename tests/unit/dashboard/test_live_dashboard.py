@@ -20,7 +20,7 @@ from shared import ROOT
 from threads import wait_for_end
 from unit.dashboard.pages import tell_views
 
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.dashboard import live_dashboard as module
 from bfcviz.dashboard.header import notice

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 import bfcviz
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.cuda import KINDS, cuda_sub_allocator
 from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.allocator.interface import AllocationAttributes

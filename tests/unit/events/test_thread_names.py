@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.dashboard.chunk_pane import ChunkList
 from bfcviz.dashboard.event_list import EventList

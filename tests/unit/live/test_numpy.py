@@ -13,7 +13,7 @@ import pytest
 from heaps import KIB, MIB, assert_model_agrees
 from processes import needs_compiled, run_code
 
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.errors import AllocatorError, BfcvizError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog

@@ -7,7 +7,7 @@ from shared import sample_trace
 from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 
 import bfcviz
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import TraceError
 from bfcviz.events.label_table import BEGINS, ENDS, PhaseEnd, phase_ends

@@ -7,7 +7,7 @@ import numpy as np
 from conformance.compare import BASE, MODES
 from shared import ROOT, SHARED
 
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.replay import Operations
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator

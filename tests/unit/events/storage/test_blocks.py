@@ -12,7 +12,7 @@ from shared import ROOT
 from unit.events.fabricate import fabricate
 from unit.events.storage.block_sections import packed, unpacked, written
 
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.replay import Operations, Replay
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator

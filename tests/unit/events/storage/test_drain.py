@@ -8,7 +8,7 @@ import pytest
 from processes import sized
 from unit.events.fabricate import fabricate, fabricate_labels
 
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import FileError
 from bfcviz.events import event_file

@@ -7,7 +7,7 @@ from heaps import new_heap
 from processes import needs_compiled
 from unit.events.fabricate import fabricate
 
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.event_file import RECORD

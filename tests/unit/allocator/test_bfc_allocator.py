@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from heaps import BASE, MIB, new_heap
 
-from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import InvalidRequest, OutOfMemory
 from bfcviz.events.log import Reader
