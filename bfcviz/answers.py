@@ -46,6 +46,7 @@ class AnswerTable:
 
 
 _TABLE: Final = "border-collapse:collapse;margin:6px 0;font-size:13px;font-variant-numeric:tabular-nums"
+_LONGEST_NUMBER: Final = 24  # characters of a cell that is not broken
 _CAPTION: Final = "text-align:left;caption-side:top;padding:0;color:inherit;font-weight:600"
 
 
@@ -57,7 +58,9 @@ def _answer_column_style(place: int) -> str:
 def _answer_table_cell(place: int, text: str) -> str:
     name = text.lstrip(" ")
     indent = f"padding-left:{0.6 * (len(text) - len(name)):.1f}em;" if not place and name != text else ""
-    return f'<td style="{_answer_column_style(place)}{indent}overflow-wrap:anywhere">{_answer_html_text(name)}</td>'
+    # A number stays in one line with its unit, however narrow the notebook is.
+    breaks = "white-space:nowrap" if place and len(name) <= _LONGEST_NUMBER else "overflow-wrap:anywhere"
+    return f'<td style="{_answer_column_style(place)}{indent}{breaks}">{_answer_html_text(name)}</td>'
 
 
 def _answer_html_text(text: str) -> str:

@@ -7,7 +7,7 @@ where regions begin and end.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isnan, nan
 from textwrap import wrap
 from typing import Any, Final
@@ -38,7 +38,7 @@ from bfcviz.figures.theme import Paint, Theme, translucent
 from bfcviz.figures.view_options import PLAIN, Look
 from bfcviz.model import Model
 from bfcviz.model.model import REGION
-from bfcviz.units import exact_bytes, format_bytes
+from bfcviz.units import exact_bytes, format_bytes, seconds_text
 
 # ------------------------------------------------------------------------------
 # DrawnPolicy: what one allocator did with the requests of a job, as plain data.
@@ -181,9 +181,11 @@ COLUMNS: Final = 400
 
 UNCOMPARED: Final = "; not compared with a real one"
 
-_LONGEST_TITLE: Final = 46  # characters of a name: a caption has room beside it
-_HEAD: Final = 15  # of these, at the start of a name that is cut
+_LONGEST_TITLE: Final = 34  # characters of a name: a caption has room beside it
+_HEAD: Final = 12  # of these, at the start of a name that is cut
 _MESSAGE_LINE, _MOST_LINES = 46, 4  # characters of a line of a message, and its lines
+_CURVE_PIXELS: Final = 360  # width of a panel in a narrow notebook
+_TITLE_LETTER, _CAPTION_LETTER = 8.0, 6.0  # pixels of a letter
 
 
 def policy_curve_envelope(values: NDArray[np.uint64], columns: int = COLUMNS) -> NDArray[np.float64]:
@@ -227,10 +229,11 @@ class CurvePanels:
             _policy_message_text(policy, job, axis, theme),
         ]
         across, up = [0, max(job.requests, 1)], [0, 1.08 * axis.end]
+        title = _short_policy_name(policy.role or policy.name)
         return Panel(
             name=f"curve_{number}",
-            title=harmless(_short_policy_name(policy.role or policy.name)),
-            caption=_policy_caption(policy),
+            title=harmless(title),
+            caption=_policy_caption(policy, title),
             definition=harmless(policy.name) if policy.role or len(policy.name) > _LONGEST_TITLE else "",
             traces=[trace if legend else {**trace, "showlegend": False} for trace in traces],
             xaxis={"range": across, "title": {"text": "request (number)"}, "tickformat": ",~s"},
@@ -247,12 +250,28 @@ def _short_policy_name(name: str) -> str:
     return f"{name[:_HEAD]}…{name[_HEAD + 1 - _LONGEST_TITLE :]}"
 
 
-def _policy_caption(policy: DrawnPolicy) -> str:
+def _policy_caption(policy: DrawnPolicy, title: str) -> str:
     if policy.message:
-        return "cannot serve this job"
+        return _first_with_room(title, _CURVE_PIXELS, "cannot serve this job", "cannot serve")
     peak = f"peak {format_bytes(policy.peak_reserved)}"
-    found = peak if policy.failed is None else f"out of memory at {policy.failed:,}"
-    return found + ("" if policy.is_compared else UNCOMPARED)
+    found = [peak] if policy.failed is None else [f"out of memory at {policy.failed:,}", "out of memory"]
+    return _first_with_room(
+        title, _CURVE_PIXELS, *([] if policy.is_compared else [found[0] + UNCOMPARED]), *found
+    )
+
+
+def _first_with_room(title: str, pixels: int, *captions: str) -> str:
+    """The first caption that has room beside a title in a panel of so many pixels; empty: none has."""
+    room = pixels - _TITLE_LETTER * len(title)
+    return next((caption for caption in captions if _CAPTION_LETTER * len(caption) < room), "")
+
+
+def _left_titles_only(panels: Sequence[Panel], columns: int) -> list[Panel]:
+    """Panels in rows on the same vertical axis, whose title stands at the first of each row."""
+    return [
+        panel if number % columns == 0 else replace(panel, yaxis={**panel.yaxis, "title": {"text": ""}})
+        for number, panel in enumerate(panels)
+    ]
 
 
 def _policy_reserved_area(policy: DrawnPolicy, axis: ByteAxis, theme: Theme) -> dict[str, Any]:
@@ -522,8 +541,8 @@ def _policy_bar_end_text(policy: DrawnPolicy) -> str:
     peak = f"<b>{format_bytes(policy.peak_reserved)}</b>"
     if policy.driver_calls is None:
         return peak
-    stall = f"{1000 * policy.stall_s:,.0f} ms" if policy.stall_s < 1 else f"{policy.stall_s:,.1f} s"
-    return f"{peak}<br>{policy.driver_calls:,} driver calls: {stall}"
+    calls = "1 driver call" if policy.driver_calls == 1 else f"{policy.driver_calls:,} driver calls"
+    return f"{peak}<br>{calls}: {seconds_text(policy.stall_s)}"
 
 
 def _hatched_policy_bars(trace: dict[str, Any], failed: Sequence[bool]) -> dict[str, Any]:
@@ -644,7 +663,7 @@ def _policy_curve_panels(
         curves.panel(number, policy, legend=number == 0 if number < columns else None)
         for number, policy in enumerate(shown)
     ]
-    return panels, in_rows(panels, columns, _CURVE, _GAP, above)
+    return _left_titles_only(panels, columns), in_rows(panels, columns, _CURVE, _GAP, above)
 
 
 # ------------------------------------------------------------------------------
@@ -657,7 +676,6 @@ _COLUMNS: Final = 2  # maps beside each other
 _MAP_ROW: Final = 12  # pixels
 _MAP_GAP: Final = 0.05  # of the width, between maps
 _PIXELS: Final = 460  # width of a map, about
-_TITLE_LETTER, _MAP_LETTER = 8.0, 6.0  # pixels of a letter
 _HOVERED: Final = 0.006  # of the width: a narrower chunk has no text
 _LONGEST_NAME: Final = 46  # characters of a name
 _FRAMED: Final = 0.02  # of the width: the frames of narrower regions would be a black area
@@ -705,7 +723,7 @@ def policy_maps_figure(heaps: Sequence[PolicyHeap], moment: str, look: Look | No
         for heap, model in zip(heaps, models, strict=True)
     ]
     places = in_rows(panels, columns, height, _MAP_GAP)
-    picture = compose(panels, places, look.paints, Margins(left=60, right=24))
+    picture = compose(_left_titles_only(panels, columns), places, look.paints, Margins(left=60, right=24))
     return picture.with_table(pa.concat_tables(tables)).with_facts(
         f"{harmless(moment)} · shades of a colour: parts of that holder"
     )
@@ -815,9 +833,8 @@ def _policy_map_caption(model: Model, heap: PolicyHeap) -> str:
     """The totals, and whether a request failed; only what has room beside the name."""
     failed = "out of memory" if heap.failed else ""
     totals = f"{format_bytes(int(model.table.bytes_in_use))} of {format_bytes(_policy_map_pool_bytes(model))}"
-    room = _PIXELS - _TITLE_LETTER * min(len(heap.role or heap.name), _LONGEST_NAME)
     both = "; ".join(filter(None, [failed, totals]))
-    return next((text for text in (both, failed) if _MAP_LETTER * len(text) < room), "")
+    return _first_with_room((heap.role or heap.name)[:_LONGEST_NAME], _PIXELS, both, failed)
 
 
 def _policy_map_region_starts(regions: NDArray[np.void]) -> NDArray[np.uint64]:

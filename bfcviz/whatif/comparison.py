@@ -5,7 +5,6 @@ fragmentation is TensorFlow's (xla/tsl/framework/bfc_allocator.cc, `GetFragmenta
 GMLake (Guo et al., ASPLOS 2024, arXiv 2401.08156) and STAlloc (arXiv 2507.16274).
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.answers import AnswerTable
 from bfcviz.errors import BfcvizError, InvalidRequest
 from bfcviz.events.marks import mark_value, value_text
 from bfcviz.events.origin import BEGIN_MARKS
@@ -405,7 +405,7 @@ def _compared_failure_moment(row: dict[str, Any]) -> str:
     name, value = row["failed_after_mark"], row["failed_after_mark_value"]
     if name is None or name in BEGIN_MARKS:
         return ""
-    shown = printable(name) or "no name"
+    shown = printable(name) or "no label"
     text = (
         ""
         if value is None or abs(value) >= MOST_COUNT
@@ -472,7 +472,7 @@ TRUST: Final = (
     "why free memory did not serve; internal, what rounding costs; calls and stall, whether the job slows down"
 )
 
-COLUMNS: Final = ("policy", *_WORDS.values(), "result")
+COLUMNS: Final = ("policy", "result", *_WORDS.values())
 
 _MEMORY: Final = ("policy", "peak pool", "in use", "not in use", "external", "internal", "result")
 _WORK: Final = ("policy", "splits", "merges", "calls", "stall")
@@ -501,13 +501,8 @@ def comparison_text(comparison: Comparison, *, explain: bool = True) -> str:
 
 def comparison_html(comparison: Comparison) -> str:
     """The same as a piece of HTML for a notebook: the table; failures and definitions below folds."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
-    rows = [
-        "".join(f"<td>{_comparison_html_cell(cell)}</td>" for cell in row) for row in table_rows(comparison)
-    ]
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
     return (
-        f"<p>{escape(_comparison_head(comparison))}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"<p>{escape(_comparison_head(comparison))}</p>{AnswerTable(COLUMNS, table_rows(comparison)).html}"
         f"{_comparison_html_list('Failures', failures(comparison))}"
         f"{_comparison_html_list('Definitions and assumptions', notes(comparison))}"
     )
@@ -517,11 +512,6 @@ def _comparison_html_list(title: str, lines: list[str]) -> str:
     """A list of HTML below a fold; empty without lines."""
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f"<details><summary>{title} ({len(lines)})</summary><ul>{items}</ul></details>" if lines else ""
-
-
-def _comparison_html_cell(cell: str) -> str:
-    """A cell of HTML: a number stays in one line with its unit, however narrow the notebook is."""
-    return re.sub(r"(?<=\d) ", "\N{NO-BREAK SPACE}", escape(cell))
 
 
 def verdict_text(comparison: Comparison) -> str:
@@ -641,19 +631,19 @@ def _comparison_head(comparison: Comparison) -> str:
 
 def _comparison_row(result: PolicyResult, row: dict[str, Any]) -> tuple[str, ...]:
     if result.outcome is None:
-        return (result.title, *[""] * (len(COLUMNS) - 2), "cannot serve")
+        return (result.title, "cannot serve", *[""] * (len(COLUMNS) - 2))
     calls = [row[f"driver_{kind}"] for kind in ("grants", "refusals", "releases")]
     stall = row["stall_s"]
     shares = ("reserved_not_in_use", "external_fragmentation", "internal_fragmentation")
     return (
         result.title,
+        _comparison_verdict(result, fits=row["fits"]),
         format_bytes(row["peak_reserved"]),
         format_bytes(row["peak_in_use"]),
         *("" if row[share] is None else f"{100 * row[share]:.1f} %" for share in shares),
         *("" if row[kind] is None else f"{row[kind]:,}" for kind in ("splits", "merges")),
         "" if calls[0] is None else f"{sum(calls):,}",
         "" if stall is None else seconds_text(stall),
-        _comparison_verdict(result, fits=row["fits"]),
     )
 
 

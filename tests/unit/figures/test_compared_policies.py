@@ -139,10 +139,17 @@ def test_a_long_name_leaves_room_for_its_peak():
     panel = CURVES.panel(0, replace(FITS, name=name), legend=None)
     assert "12.0 MiB" in panel.caption
     title = panel.title.strip("\u2068\u2069")  # the ellipsis is isolated
-    assert len(title) == 46
-    assert title.startswith("torch:expandabl")
+    assert title.startswith("torch:expand")
     assert title.endswith("divisions=4")
     assert name in panel.definition
+    failed = CURVES.panel(0, replace(FAILS, name=name), legend=None)
+    assert failed.caption == "out of memory"  # without its request: that has no room
+
+
+def test_curves_and_maps_in_rows_name_their_vertical_axis_once_a_row():
+    figure = comparison_figure(JOB, [replace(FITS, name=name) for name in ("a", "b", "c")])
+    named = [axis.title.text or "" for axis in figure.select_yaxes()][-3:]
+    assert named == ["bytes (MiB)", "", "bytes (MiB)"]
 
 
 def test_the_heap_of_the_trace_is_titled_by_its_role():
@@ -304,7 +311,7 @@ def test_texts_stand_right_of_all_bars_and_lines():
 def test_driver_calls_are_beside_the_peak():
     called = replace(FITS, driver_calls=1857, stall_s=0.9285)
     (texts,) = [t for t in peaks_panel(JOB, [called], LIGHT).traces if t.get("mode") == "text"]
-    for what in ("12.0 MiB", "1,857", "928 ms"):
+    for what in ("12.0 MiB", "1,857", "928.5 ms"):
         assert what in texts["text"][0]
 
 
