@@ -507,7 +507,7 @@ class Diagnosis(Answer):
     def tables(self) -> Sequence[AnswerTable]:
         """What grows with every step, the sizes, who held them, and what is in the way of the request."""
         pins = [
-            (_pin_name(pin) or "no name", format_bytes(pin.size), f"{pin.address:#x}")
+            (_pin_name(pin) or "no label", format_bytes(pin.size), f"{pin.address:#x}")
             for run in self.useful_runs[:1]
             for pin in sorted(run.pins, key=_largest_pin_first)
         ]
@@ -1035,7 +1035,7 @@ def _pinned_run_lines(number: int, run: Run) -> list[str]:
 
 
 def _pin_line(pin: Pin) -> str:
-    name = cut(pin.label) if pin.label else "no name"
+    name = cut(pin.label) if pin.label else "no label"
     return ", ".join([f"{pin.address:#x}  {format_bytes(pin.size):>10}  {name}", *pin.notes])
 
 

@@ -73,11 +73,12 @@ def runs_panel(found: Diagnosis, model: Model, look: Look) -> Panel:
             free.trace("free", theme.free),
             used.trace("in use: pins the place", theme.in_use),
             _pin_name_texts(found, divisor, widest, theme.text),
-            _failure_request_line(found, divisor, theme.highlight),
+            _failure_request_line(found, divisor, theme.oom),
         ],
         xaxis={
             "range": [0, 1.04 * max(widest, found.rounded) / divisor],
             "title": {"text": f"bytes from the start ({unit})"},
+            "tickformat": ",~g",
         },
         yaxis={
             **_ROWS_AXIS,
@@ -159,7 +160,7 @@ def _failure_chunk_hover(chunk: np.void, model: Model) -> str:
     if not chunk["in_use"]:
         return f"<b>free</b><br>{place}"
     name = model.trace.labels.name(int(chunk["label"]))
-    return f"<b>{harmless(name) if name else 'no name'}</b><br>{place}"
+    return f"<b>{harmless(name) if name else 'no label'}</b><br>{place}"
 
 
 def _pin_name_texts(found: Diagnosis, divisor: int, widest: int, colour: str) -> dict[str, Any]:
@@ -185,7 +186,7 @@ def _pin_name_places(run: Run, widest: int) -> list[tuple[float, str]]:
     for pin in sorted(run.pins, key=lambda pin: (-pin.size, pin.address)):
         middle = pin.address + pin.size / 2 - run.address
         if len(found) < _MOST_NAMES and all(abs(middle - other) >= _APART * widest for other, _ in found):
-            name = harmless(pin.label, _LONGEST) if pin.label else "no name"
+            name = harmless(pin.label, _LONGEST) if pin.label else "no label"
             found.append((middle, f"{name}, {format_bytes(pin.size)}"))
     return found
 
@@ -237,7 +238,7 @@ def failure_step_to_show(trace: Trace, pool: int, step: int) -> int | None:
 def sizes_panel(found: Diagnosis, look: Look) -> Panel:
     """Asked, largest free chunk, free and wasted as bars on one scale."""
     theme = look.paints
-    paints = (Paint(theme.highlight, theme.highlight), theme.free, theme.free, theme.waste)
+    paints = (Paint(theme.paper, theme.oom), theme.free, theme.free, theme.waste)
     sizes = _failure_sizes(found)
     most = max(1, *(size or 0 for size in sizes.values()))
     divisor, unit = axis_unit(most)
@@ -252,7 +253,12 @@ def sizes_panel(found: Diagnosis, look: Look) -> Panel:
             _failure_size_bar(name, size, paint, divisor)
             for (name, size), paint in zip(sizes.items(), paints, strict=True)
         ],
-        xaxis={"range": [0, 1.18 * most / divisor], "title": {"text": f"size ({unit})"}, "showgrid": True},
+        xaxis={
+            "range": [0, 1.18 * most / divisor],
+            "title": {"text": f"size ({unit})"},
+            "tickformat": ",~g",
+            "showgrid": True,
+        },
         yaxis={**_ROWS_AXIS, "autorange": "reversed", "automargin": False},
         x_unit=divisor,
     )
@@ -277,7 +283,7 @@ def _failure_size_bar(name: str, size: int | None, paint: Paint, divisor: int) -
         "x": [(size or 0) / divisor],
         "y": [name.replace("largest free chunk", "largest<br>free chunk")],
         "width": 0.7,
-        "marker": {"color": paint.fill, "line": {"color": paint.line, "width": 1}},
+        "marker": {"color": paint.fill, "line": {"color": paint.line, "width": 2 if name == "asked" else 1}},
         "text": [text],
         "textposition": "outside",
         "cliponaxis": False,
