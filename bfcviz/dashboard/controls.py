@@ -203,6 +203,7 @@ STYLE: Final = """
   height: 26px; line-height: 26px; font-size: 12px;
 }
 .bfcviz-toolbar .widget-inline-hbox.widget-slider { height: 26px }
+.bfcviz-toolbar input:placeholder-shown { text-overflow: ellipsis }
 .bfcviz-toolbar .widget-html-content { font-size: 12px; line-height: 26px; white-space: nowrap }
 """
 """A page needs it once."""
@@ -249,7 +250,7 @@ class Controls:
             tooltip="find chunks by a label, a line or file of their stack, a shape or type, an address (0x…), or a "
             "size (>100MiB, <1GiB)",
             continuous_update=False,
-            layout={"flex": "1 1 100px", "width": "auto", "min_width": "90px", "max_width": "260px"},
+            layout={"flex": "1 1 70px", "width": "auto", "min_width": "70px", "max_width": "260px"},
         )
         self.hits = widgets.HTML(layout={"flex": "0 0 auto", "padding": "0 0 0 6px"})
         self.wanted = FilterBox(
