@@ -473,7 +473,8 @@ def _describe_several(
     lost = sum(not trace.origin.has_ended_whole for trace in found.values())
     ended = f"; {lost} did not end cleanly" if lost else ""
     failed = _describe_failed(found)
-    return [f"{len(found)} processes ({', '.join(names[:_MOST_NAMED] + more)}{ended})", *failed], bool(failed)
+    number = "1 process" if len(found) == 1 else f"{len(found)} processes"
+    return [f"{number} ({', '.join(names[:_MOST_NAMED] + more)}{ended})", *failed], bool(failed)
 
 
 def _recording_has_failure(trace: Trace) -> bool:

@@ -385,6 +385,7 @@ def test_ranks_are_recorded_and_their_launcher_is_not(tmp_path):
     folder = tmp_path / "run.bfc"
     done = recording("--", sys.executable, "torchrun", folder=folder, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert "2 processes (rank-0" in done.stderr
     found = recordings_in(folder)
     assert [*found] == ["rank-0", "rank-1"]
     assert [4000 + rank in requests_in(path) for rank, path in enumerate(found.values())] == [True, True]
