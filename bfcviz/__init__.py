@@ -144,16 +144,20 @@ _HOMES = {
 _INSTEAD = {
     "compare": "bfcviz.compare_recordings(a, b)",
     "fit": "bfcviz.smallest_limit(path, 'torch'), or bfcviz.why(path, size='512MiB')",
+    "fragmentation": "bfcviz.draw('fragmentation_timeline', path), or bfcviz.worst_fragmentation(path)",
     "info": "bfcviz.open(path), and look at its `origin`",
     "load": "bfcviz.open(path)",
-    "read": "bfcviz.open(path)",
     "plan": "bfcviz.compare_policies(path, ['packed']), or `bfcviz plan FILE -o plan.parquet` in a shell",
+    "plot": "bfcviz.draw(path), or bfcviz.draw('holders', path) and others",
+    "read": "bfcviz.open(path)",
     "record": "bfcviz.watch(path='run') in a `with`, or `bfcviz record -- python train.py` in a shell",
     "report": "bfcviz.why(path), or `bfcviz report FILE` in a shell",
     "save": "bfcviz.open(path).save('trace.parquet')",
-    "whatif": "bfcviz.compare_policies(path, ['bfc', 'torch'])",
-    "view": "bfcviz.Inspector(path), or `bfcviz view FILE` in a shell",
+    "timeline": "bfcviz.draw('stats_timeline', path)",
     "tune": "bfcviz.best_options(path, 'torch'), or `bfcviz tune FILE` in a shell",
+    "view": "bfcviz.Inspector(path), or `bfcviz view FILE` in a shell",
+    "what_if": "bfcviz.compare_policies(path, ['bfc', 'torch'])",
+    "whatif": "bfcviz.compare_policies(path, ['bfc', 'torch'])",
 }
 """What a user may try -> what to call."""
 

@@ -187,6 +187,11 @@ class Picture(go.Figure):  # type: ignore[misc]
     draws_still: ClassVar[Callable[["Page", Theme], str] | None] = None
     """Draws a page without a script. `svg` sets it, which imports this module."""
 
+    def __repr__(self) -> str:
+        """What it shows, in a line; plotly's is all of its numbers."""
+        names = ", ".join(dict.fromkeys(plain_text(note.title) for note in self.notes)) or "no view"
+        return f"<Picture: {names}; show() opens it, bfcviz.export(picture, path) writes it, table has its numbers>"
+
     def with_facts(self, facts: str) -> "Picture":
         """Set the line that exported pages and images show below the figure; return the figure."""
         self._facts = facts

@@ -49,12 +49,16 @@ def test_a_figure_is_exported_as_before(tmp_path):
     assert path.read_text().count("\n") > 10
 
 
+def test_a_picture_at_a_prompt_is_a_line():
+    assert repr(bfcviz.draw(sample_trace("conv"))).startswith("<Picture: Region map;")
+
+
 def test_save_says_where_other_formats_are_written(tmp_path):
     with pytest.raises(bfcviz.BfcvizError, match=r"bfcviz\.export"):
         sample_trace("conv").save(tmp_path / "x.csv")
 
 
-@pytest.mark.parametrize("name", ["compare", "info", "load", "record", "save", "view"])
+@pytest.mark.parametrize("name", ["compare", "info", "load", "plot", "record", "save", "timeline", "view"])
 def test_a_command_of_the_shell_names_what_python_has(name):
     with pytest.raises(AttributeError, match=r"call (bfcviz\.\w+)") as error:
         getattr(bfcviz, name)
