@@ -38,6 +38,7 @@ from bfcviz.dashboard.layouts import STYLE as STAGE_STYLE
 from bfcviz.dashboard.map_cursor import MapCursor
 from bfcviz.dashboard.panel_data import PanelData, brushed, whole, zoomed
 from bfcviz.errors import BfcvizError
+from bfcviz.events.origin import holds_only_states
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, check_history
 from bfcviz.exporters.first_screen import opening_card
@@ -593,7 +594,8 @@ class Inspector(ViewState):
         step: events applied so far, trace.first..len(trace); set it to move, observe or link it to follow.
         pool: the heap shown.
         theme: `auto`, `light` or `dark`.
-        views: what is shown below the region map, one of `bfcviz.dashboard.layouts.layouts()`, such as `active_memory`.
+        views: what is shown below the region map, one of `bfcviz.dashboard.layouts.layouts()`: at first the
+            `active_memory`, of a file without a history the `free_chunks`.
         colour: the property that sets the colour of chunks, one of `bfcviz.figures.colouring.COLOURINGS`.
         axis: the x axis of the timelines: `step` (events applied), `time`, or `mark` (the steps of the program).
         wanted: size of a request, in bytes or as text; draws the share of free memory it cannot use. 0: none.
@@ -640,6 +642,8 @@ class Inspector(ViewState):
         widget_lifetime.free_unseen(self)
         try:
             self.theme = theme
+            if "views" not in traits and holds_only_states(trace.origin.details):
+                self.views = "free_chunks"  # the steps only build the state: over them is nothing to see
             self._begin(step, pool, follow=follow)
             self._build()
         except BaseException:

@@ -72,6 +72,15 @@ def test_it_opens_at_the_first_failed_request(trace):
     assert Kind.OOM not in trace.read(0, event)["kind"]
 
 
+def test_of_a_file_without_a_history_it_shows_the_free_chunks_first():
+    log = bfcviz.open(bfcviz.sample("oom_log"))
+    first, chosen = bfcviz.Inspector(log), bfcviz.Inspector(log, views="active_memory")
+    assert (first.views, chosen.views) == ("free_chunks", "active_memory")
+    assert {"ladder", "active_memory"} & {*first.view.panels} == {"ladder"}
+    for each in (first, chosen):
+        each.close()
+
+
 def test_without_a_failure_it_opens_at_the_peak():
     heap = PlainHeap(MiB)
     first = heap.allocate(1024)
