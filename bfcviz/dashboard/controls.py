@@ -328,9 +328,14 @@ class Controls:
         """Leave out of the first row what has no room on a page of this width."""
         is_wide = pixels >= _ROOM_FOR_ALL
         self.size.layout.display = None if is_wide else "none"
-        self.wanted.box.description = "would it fit?" if is_wide else "fits?"
-        self.wanted.box.layout.max_width = "150px" if is_wide else "104px"
-        self.search.placeholder = _SEARCHED if pixels >= _ROOM_FOR_EXAMPLES else "search"
+        has_examples = pixels >= _ROOM_FOR_EXAMPLES
+        self.wanted.box.description = "would it fit?" if is_wide else "fits?" if has_examples else ""
+        self.wanted.box.placeholder = "64 MiB" if has_examples else "fits?"
+        self.wanted.box.layout.max_width = "150px" if is_wide else "104px" if has_examples else "86px"
+        self.step.layout.width, self.colour.layout.width = (
+            ("76px", "148px") if has_examples else ("66px", "134px")
+        )
+        self.search.placeholder = _SEARCHED if has_examples else "search"
 
     def show_failures(self, *, some: bool) -> None:
         """Show the button that goes to the next failed request only where there are some, or may come."""

@@ -13,6 +13,7 @@ from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline
 from bfcviz.analysis.event_text import EventSearch, explain_step, search_words, step_line
 from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.what_grew import WhatGrew
+from bfcviz.dashboard.layouts import MARGINS
 from bfcviz.events.origin import Origin, Status, facts_of, holds_only_states, recorded_failures
 from bfcviz.events.trace import Trace
 from bfcviz.exporters.first_screen import SIZE_BAR_STYLE, SizeBar, size_bars
@@ -307,7 +308,8 @@ class Header:
         first = widgets.HBox([self.headline, self.notice])
         first.add_class("bfcviz-first-line")
         below = [self.growth, self.numbers, self.device, self.step_line]
-        self.widget = widgets.VBox([style, first, *below], layout={"grid_gap": "2px"})
+        ends = f"0 {MARGINS.right}px 0 0"  # with the figure below it
+        self.widget = widgets.VBox([style, first, *below], layout={"grid_gap": "2px", "padding": ends})
         self.widget.add_class("bfcviz-header")
         self._finder: HeadlineFinder | None = None
         self._shown: tuple[Model, EventSearch | None, Numbers] | None = None

@@ -151,7 +151,7 @@ def test_it_becomes_a_kernel_once_and_a_page_gets_all_widgets_in_one_answer(tmp_
         inspector = states[shown.removeprefix("IPY_MODEL_")]
         assert "bfcviz-dashboard" in inspector["state"]["_dom_classes"]
         # It is narrow at once.
-        assert "fits?" in [each["state"].get("description") for each in states.values()]
+        assert "fits?" in [each["state"].get("placeholder") for each in states.values()]
         (script,) = [each["state"] for each in states.values() if "digest" in each["state"]]
         assert "script" not in script  # the server sends it
         client.shutdown()
