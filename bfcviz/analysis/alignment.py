@@ -597,7 +597,7 @@ def _align_by_steps(a: AlignedSide, b: AlignedSide) -> StepAlignment | str:
     ]
     missing = [letter for letter, mine in zip("AB", ends, strict=True) if len(mine) < FEWEST_MARKS]
     if missing:
-        return f"{' and '.join(missing)} {'have' if len(missing) > 1 else 'has'} no equal steps"
+        return f"the requests of {' and '.join(missing)} do not repeat step by step"
     count = min(map(len, ends))
     names = [f"equal step {order:,}" for order in range(1, count + 1)]
     known = " and ".join(repr(name) for name, _ in marks)
