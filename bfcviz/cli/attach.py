@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from bfcviz.cli import view
-from bfcviz.errors import FileError
 from bfcviz.events.storage.folder import await_recording, has_begun, has_several
 from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.live.recorded_process import CLAIM
@@ -55,8 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
         BfcvizError: no recording started in time, or the server cannot listen at that address.
     """
     view.need_voila_to_view("bfcviz attach")
-    if not arguments.file:  # of a variable of the shell that is not set; a Path of it is this folder
-        raise FileError("an empty path", "", "names no folder: give that of a recording, or . for this one")
+    view.need_path(arguments.file)
     path = Path(arguments.file)
     if not _can_attach(path):
         say(f"Waiting for a recording in {path}; press Ctrl-C to stop.", file=sys.stderr)

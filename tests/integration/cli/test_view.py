@@ -50,6 +50,12 @@ def test_a_file_that_cannot_be_read_starts_no_server(tmp_path, capsys):
     assert (out, "none.parquet" in err) == ("", True)
 
 
+@pytest.mark.parametrize("words", [("",), ("run.pickle", "")], ids=["alone", "after another"])
+def test_an_empty_path_is_not_this_folder(words, capsys):
+    assert main(["view", *words, "--no-browser"]) == 1
+    assert "an empty path: names no file" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("port", ["0", "65536", "-1", "http"])
 def test_a_port_is_a_number(port, capsys):
     with pytest.raises(SystemExit) as left:
