@@ -140,6 +140,11 @@ class StatedFailureAnswer:
         if len(stated.ranks) > 1 and stated.facts:
             ranks += f" (the numbers are of rank {stated.ranks[0]})"
         of = f", {'ranks' if len(stated.ranks) > 1 else 'rank'} {ranks}" if ranks else ""
+        if stated.streams:
+            of += f"{'' if ranks else ','} of {listed(list(stated.streams))}"
+            of += (
+                f" (the numbers are of {stated.streams[0]})" if len(stated.streams) > 1 and not ranks else ""
+            )
         return f"Line {stated.line:,}{of}{told}{version}: {cut(stated.text)}"
 
     def _numbers(self) -> list[str]:
@@ -185,6 +190,7 @@ class StatedFailureAnswer:
             "line": stated.line,
             "count": stated.count,
             "ranks": list(stated.ranks),
+            "streams": list(stated.streams),
             "devices": list(stated.devices),
         }
 
@@ -194,9 +200,15 @@ def _of_all_ranks(failures: Sequence[StatedFailure]) -> list[StatedFailureAnswer
     found: dict[tuple[object, ...], StatedFailure] = {}
     for number, each in enumerate(failures):
         cause, request = judge(each).cause, each.fact("requested")
-        key: tuple[object, ...] = (each.message, each.framework, cause, request, bool(each.ranks))
+        key: tuple[object, ...] = (
+            each.message,
+            each.framework,
+            cause,
+            request,
+            bool(each.ranks or each.streams),
+        )
         # Without ranks in the text, what fails on the same device again is another failure.
-        if not each.ranks and not (
+        if not (each.ranks or each.streams) and not (
             each.devices and set(each.devices).isdisjoint(_devices_of(found.get(key)))
         ):
             key = (number,)

@@ -1755,7 +1755,15 @@ def _lost_rank_verdict(found: StatedFailure) -> Judgement:
 
 def _lost_rank_words(found: StatedFailure) -> str:
     ranks = listed(list(map(str, found.ranks)))
-    return f"{'Ranks' if len(found.ranks) > 1 else 'Rank'} {ranks}" if ranks else "A rank"
+    if not ranks:
+        return listed(list(found.streams)) or "A rank"
+    return f"{'Ranks' if len(found.ranks) > 1 else 'Rank'} {ranks}"
+
+
+def _lost_ranks_within(found: StatedFailure) -> str:
+    """The same, within a sentence."""
+    words = _lost_rank_words(found)
+    return words if found.streams and not found.ranks else words.lower()
 
 
 # ------------------------------------------------------------------------------
@@ -1763,10 +1771,15 @@ def _lost_rank_words(found: StatedFailure) -> str:
 
 
 def _soft_lost_rank_text(found: StatedFailure) -> str:
-    told = f"{_lost_rank_words(found).lower()} waited too long for another one, or lost the connection to it"
+    told = f"{_lost_ranks_within(found)} waited too long for another one, or lost the connection to it"
     if "before" in found.marks:
         return f"{told}, and told so before the first failure above: what failed first, the text does not say"
     return f"{told}: a consequence"
+
+
+def _soft_ended_rank_text(found: StatedFailure) -> str:
+    were = "were" if found.count > 1 else "was"
+    return f"{_lost_ranks_within(found)} {were} ended by SIGTERM, as a launcher ends the rest of a job that failed"
 
 
 def _soft_request_text(found: StatedFailure) -> str:
@@ -1864,6 +1877,7 @@ _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
     **dict.fromkeys(("usage-slurm", "usage-grid"), _soft_usage_text),
     **dict.fromkeys(("trt-tactic", "trt-skipped", "trt-memory"), _soft_tactic_text),
     "peer-lost": _soft_lost_rank_text,
+    "peer-ended": _soft_ended_rank_text,
 }
 
 _SOFT_TEXTS: Final[Mapping[str, str]] = {

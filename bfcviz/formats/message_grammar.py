@@ -292,6 +292,8 @@ class StatedFailure:
         processes: pid -> bytes of each process that the text lists.
         largest: shape, operator and line of the largest buffer of a program; "" where the text does not say it.
         ranks: of the job that had it, where the lines of several are one text; the numbers are of the first.
+        streams: what the launcher put before the lines of each process that had it, such as `node3`; empty where the
+            lines are not those of several processes.
         devices: numbers of the devices that refused, as the program counts them; empty where the text names none.
         line: of the text, from 1, where it begins.
         count: how often the text tells it.
@@ -311,6 +313,7 @@ class StatedFailure:
     processes: Mapping[int, int] = field(default_factory=dict)
     largest: str = ""
     ranks: tuple[int, ...] = ()
+    streams: tuple[str, ...] = ()
     devices: tuple[int, ...] = ()
     line: int = 1
     count: int = 1
@@ -323,10 +326,11 @@ class StatedFailure:
         return None if value is None or not 0 <= value < IMPOSSIBLE else value
 
     def joined(self, other: "StatedFailure") -> "StatedFailure":
-        """This failure, with the ranks, the devices and the count of another that is the same."""
+        """This failure, with the ranks, the streams, the devices and the count of another that is the same."""
         return replace(
             self,
             ranks=tuple(dict.fromkeys((*self.ranks, *other.ranks))),
+            streams=tuple(dict.fromkeys((*self.streams, *other.streams))),
             devices=tuple(dict.fromkeys((*self.devices, *other.devices))),
             count=self.count + other.count,
             op=self.op or other.op,

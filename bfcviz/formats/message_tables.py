@@ -1087,7 +1087,8 @@ PEERS: Final = messages_of(r"""
 peer-lost | Distributed job | role=consequence behind=20
     = A rank waited too long for another one, or the connection to it broke: most often that one failed or hung
         before; a fault of the network says the same. It is no lack of memory of the rank that tells it.
-    in torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp; gloo/transport/tcp/pair.cc; nccl/src/misc/socket.cc; Horovod
+    in torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp; gloo/transport/tcp/pair.cc; nccl/src/misc/socket.cc; Horovod;
+        tsl/distributed_runtime/coordination
     > Watchdog caught collective operation timeout
     > pair.cc:{number}] Connection closed by peer
     > pair.cc:{number}] Read error {word}: Connection reset by peer
@@ -1099,7 +1100,19 @@ peer-lost | Distributed job | role=consequence behind=20
     > > failed : Connection reset by peer
     > Horovod has been shut down
     > This most likely indicates that another task died
+    > Polled an error from coordination service
+    > The following tasks are unhealthy (stopped sending heartbeats)
     rank <- "[Rank {number}] Watchdog"
+peer-ended | Distributed job | role=consequence
+    = A rank was ended by SIGTERM. Where another one failed, the launcher ends the rest of the job so.
+    in torch/distributed/elastic/multiprocessing/errors; OpenMPI, Slurm
+    > SignalException: Process {number} got signal: 15
+    > Received SIGTERM
+    > received signal 15
+    > exited on signal 15 (Terminated)
+    > task {number}: Terminated
+    > failed (exitcode: -15)
+    rank <- "task {number}: Terminated" "process rank {number} with PID"
 """)
 
 

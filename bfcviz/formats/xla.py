@@ -301,7 +301,8 @@ EXLA_WORDS: Final = (
 """Words of a log that EXLA writes, the client of XLA in Elixir, whose logger puts its levels in brackets."""
 
 TENSORFLOW_WORDS: Final = (
-    *("OP_REQUIRES", "/job:", "tensorflow.python", "tensorflow/python", "op_kernel.cc"),
+    *("/job:localhost", "/job:worker", "/job:ps", "/job:chief", "/job:tpu_worker"),  # JAX has /job:jax_worker
+    *("OP_REQUIRES", "tensorflow.python", "tensorflow/python", "op_kernel.cc"),
     *("{{node ", "root error(s) found.", "report_tensor_allocations_upon_oom"),
     *("Status code: Resource exhausted", "Compilation failure: Ran out of memory"),
 )

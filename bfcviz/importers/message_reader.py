@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from math import prod
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -174,6 +174,7 @@ class _Statement:
     framework: str = ""
     largest: str = ""
     rank: int | None = None
+    stream: str = ""
     time: LogTime | None = None
     device: int | None = None
     is_part: bool = False
@@ -258,9 +259,10 @@ class _MessageReader:
         self._line = 1  # of the file, where the buffer begins
         self._statements: list[_Statement] = []
         self._general: list[_Statement] = []
-        self._lost: dict[int | None, _Statement] = {}  # rank -> its first text that another was late or gone
+        # Stream and rank, and the entry -> its first text that another was late or gone.
+        self._lost: dict[tuple[str, int | None, str], _Statement] = {}
         self._labels: set[str] = set()  # that srun puts before the lines of a rank
-        self._has_counted = False  # those of the buffer
+        self._shapes: set[str] = set()  # of what stands before the lines of each stream
         self._left_out = 0
         self._clock = _LogClock()
         self._hints = hints_of(name)
@@ -281,7 +283,7 @@ class _MessageReader:
             general = _failure_of_general_words(self._general)
             if general is not None:
                 (soft if general.is_soft else failures).append(_stated_failure(general, self._hints))
-        lost = _failure_of_lost_ranks(list(self._lost.values()), failures)
+        lost = _failures_of_lost_ranks(list(self._lost.values()), failures)
         (soft if failures else failures).extend(lost)
         return StatedFailures(failures, soft, self._left_out)
 
@@ -295,26 +297,45 @@ class _MessageReader:
         message = buffer[max(start, found.start - found.entry.behind) : found.stop]
         rank = _named_number(found.entry.rank_patterns, message, before)
         label = None if rank is not None else _LABEL.match(buffer, start, found.start)
-        if label is None:
-            return rank
-        if not self._has_counted:
-            counts = Counter(each[0] for each in _LABELS.finditer(buffer))
-            often = {each for each, count in counts.items() if count >= _LEAST_LABELS}
-            if any(int(each.strip(" \t:")) == 0 for each in often):  # lists count from 1
-                self._labels |= often
-            self._has_counted = True
-        return int(label[1]) if label[0] in self._labels else None
+        return rank if label is None or label[0] not in self._labels else int(label[1])
+
+    def _stream_of_line(self, found: _Beginning, buffer: str) -> str:
+        """What a launcher puts before the lines of the process that wrote this one; "" where it puts nothing.
+
+        A line that names a rank in its message may be one of the launcher itself.
+        """
+        start = buffer.rfind("\n", 0, found.start) + 1
+        message = buffer[max(start, found.start - found.entry.behind) : found.stop]
+        if _named_number(found.entry.rank_patterns, message) is not None:
+            return ""
+        label = _STREAM.match(buffer, start, found.start)
+        return (
+            ""
+            if label is None or _shape_of_label(label[0]) not in self._shapes
+            else _name_of_stream(label[0])
+        )
+
+    def _count_labels(self, buffer: str) -> None:
+        """Find which labels stand before the lines of ranks and streams."""
+        counts = Counter(each[0] for each in _LABELS.finditer(buffer))
+        often = {each for each, count in counts.items() if count >= _LEAST_LABELS}
+        if any(int(each.strip(" \t:")) == 0 for each in often):  # lists count from 1
+            self._labels |= often
+        self._shapes |= _shapes_of_streams(buffer)
 
     def _read_general(self, found: Sequence[_Beginning]) -> None:
         """The words that any program may print; they take nothing of the messages that a table describes."""
         for each in found[: _MOST_GENERAL - len(self._general)]:
             line = self._line + self._buffer.count("\n", 0, each.start)
-            rank = self._rank_of_line(each, self._buffer)
+            rank, stream = self._rank_of_line(each, self._buffer), self._stream_of_line(each, self._buffer)
             self._general.append(_general_statement(each, self._buffer, line, rank))
+            self._general[-1].stream = stream
 
     def _read(self, stop: int) -> None:
-        buffer, self._has_counted = self._buffer, False
+        buffer = self._buffer
         every = _message_beginnings(buffer, self._done)
+        if any(each.start < stop for each in every):
+            self._count_labels(buffer)
         self._read_general([each for each in every if each.entry.is_general and each.start < stop])
         found = [each for each in every if not each.entry.is_general]
         strong = [each.start for each in found if not each.entry.is_weak] + [len(buffer)]
@@ -330,15 +351,17 @@ class _MessageReader:
             first = max(previous, each.start - each.entry.behind, 0) if each.entry.behind else each.start
             last = min(strong[after], each.start + _REACH)
             rank = self._rank_of_line(each, buffer)
-            if each.entry.role is Role.CONSEQUENCE and rank in self._lost:
+            stream = self._stream_of_line(each, buffer)
+            key = stream, rank, each.entry.name
+            if each.entry.role is Role.CONSEQUENCE and key in self._lost:
                 previous = each.stop
                 continue
             line = self._line + buffer.count("\n", 0, each.start)
             read = _message_statement(each, buffer, range(first, last), line, rank)
-            read.time = self._clock.time_of(buffer, each.start)
+            read.time, read.stream = self._clock.time_of(buffer, each.start), stream
             if each.entry.role is Role.CONSEQUENCE:
                 if not read.is_quoted:
-                    self._lost[rank] = read
+                    self._lost[key] = read
                 previous = each.stop
                 continue
             if self._statements and each.start - self._ended <= _WIDEST:
@@ -621,6 +644,58 @@ _LABEL: Final = re.compile(r"[ \t]{0,6}(\d{1,5}): ")
 _LABELS: Final = re.compile(rf"(?<=\n){_LABEL.pattern}(?!\s{{0,9}}(?:0x|at |[\w~]{{1,60}}::))")
 _LEAST_LABELS: Final = 3
 """Lines with the same number before them that are no frames of a stack: `grep -n` and lists count each once."""
+
+_STREAM: Final = re.compile(
+    r"[ \t]{0,6}(?:\[(?![EWIF]?\d{4}|\w{0,9}[ :]?\d{1,2}:\d\d)[^\[\]\n]{1,120}\]|\([^()\n]{1,120}\)"
+    r"|(?:[A-Za-z]{2,20} (?=\d))?[\w-][\w./-]{0,80}(?=:|[ ]{1,40}\|)|[a-z][\w-]{1,80}(?= [a-z][\w-]{1,40} ))"
+    r"[ ]{0,40}(?:[:|][ ]?|[ ])"
+)
+"""What stands before a line of one of several processes: `[pod/x-3/trainer] `, `(Worker pid=7, ip=10.0.0.3) `,
+`node3: `, `host 3: `, `trainer-3  | `, and the pod and the container of `stern`."""
+
+_COUNTED: Final = re.compile(r"(?=\w{0,80}\d)\w{1,80}|\b[bcdfghjklmnpqrstvwxz]{5}\b")
+"""What tells equal labels apart: a number, or the end of the name of a pod, which has no vowel."""
+
+_OF_CODE: Final = re.compile(r"\.\w{1,4}:\d|^\s*[\d:]+\s*[:|]")
+"""A place in a source, a time, a number without a name."""
+
+_LEAST_OF_LINES: Final = 0.5
+
+
+def _shape_of_label(label: str) -> str:
+    """What the labels of all streams have in common; "" where nothing in it counts."""
+    shape = _COUNTED.sub("#", label)
+    is_other = shape == label or _OF_CODE.search(label) or _rank_before(label) is not None
+    return "" if is_other else " ".join(shape.split())
+
+
+def _name_of_stream(label: str) -> str:
+    """A label without its brackets."""
+    return label.strip(" \t[]():|").removeprefix("pod/").replace(",", "")
+
+
+def _shapes_of_streams(text: str) -> set[str]:
+    """The shapes of the labels that part the lines of a text into streams.
+
+    Several labels of the shape come back after others, and they stand before half of all lines: times never come back,
+    the numbers of steps do not, and those of a list stand once.
+    """
+    lines = [line for line in text.split("\n") if line]
+    labels = [found[0] for found in map(_STREAM.match, lines) if found is not None]
+    shapes = {label: _shape_of_label(label) for label in set(labels)}
+    labels = [label for label in labels if shapes[label]]
+    runs = Counter(label for label, _ in groupby(labels))
+    back = Counter(
+        shapes[label]
+        for label, count in Counter(labels).items()
+        if runs[label] > 1 and count >= _LEAST_LABELS
+    )
+    covered = Counter(map(shapes.__getitem__, labels))
+    return {
+        shape
+        for shape, several in back.items()
+        if several > 1 and covered[shape] >= len(lines) * _LEAST_OF_LINES
+    }
 
 
 def _message_statement(
@@ -1222,6 +1297,7 @@ class _Joined:
     processes: dict[int, int] = field(default_factory=dict)
     versions: list[str] = field(default_factory=list)
     rank: int | None = None
+    stream: str = ""
     op: str = ""
     shape: tuple[int, ...] = ()
     dtype: str = ""
@@ -1261,6 +1337,7 @@ class _Joined:
                 self.facts[name] = size
         self.marks |= statement.marks
         self.rank = statement.rank if self.rank is None else self.rank
+        self.stream = self.stream or statement.stream
         if statement.device is not None and statement.device not in self.devices:
             self.devices.append(statement.device)
         self.versions.append(statement.version)
@@ -1383,6 +1460,8 @@ def _of_family(join: _Joined, each: _Statement) -> bool:
     """Whether a message may tell of this failure: it is of the same framework, and of the same rank."""
     if None not in (join.rank, each.rank) and join.rank != each.rank:
         return False
+    if join.stream and each.stream and join.stream != each.stream:
+        return False
     family = each.entry.family
     return not family or join.first.entry.family == family
 
@@ -1399,28 +1478,47 @@ def _add_repeated_message(join: _Joined, each: _Statement) -> None:
     join.told[each.entry.name, each.variant] += 1
 
 
-def _failure_of_lost_ranks(
+def _failures_of_lost_ranks(
     lost: Sequence[_Statement], failures: Sequence[StatedFailure]
 ) -> list[StatedFailure]:
-    """One failure of all ranks that tell only that another was late or gone; none where each failed itself."""
-    failed = {rank for each in failures for rank in each.ranks}
-    rest = [each for each in lost if each.rank is None or each.rank not in failed]
-    if not rest:
-        return []
-    first = min(rest, key=lambda each: each.line)
+    """One failure of all ranks that tell only that another was late or gone, and one of those that were ended.
+
+    None where each failed itself; that a rank was ended says something only where another failed.
+    """
+    rest = [each for each in lost if not any(_is_of_rank(each, failure) for failure in failures)]
+    late = [each for each in rest if each.entry.name == "peer-lost"]
+    told = {(each.stream, each.rank) for each in late}
+    ended = [each for each in rest if failures and (each.stream, each.rank) not in {*told, ("", None)}]
     # The system and launchers tell late that a process was ended.
     own = [each.line for each in failures if "host" not in each.marks]
-    return [
-        StatedFailure(
-            message=first.entry.name,
-            framework=first.entry.framework,
-            marks=frozenset({"before"} if own and first.line < min(own) else ()),
-            ranks=tuple(sorted(each.rank for each in rest if each.rank is not None)),
-            line=first.line,
-            count=len(rest),
-            text=first.text,
-        )
-    ]
+    return [_failure_of_ranks(each, min(own, default=0)) for each in (late, ended) if each]
+
+
+def _is_of_rank(lost: _Statement, failure: StatedFailure) -> bool:
+    """Whether a failure is one of the rank that lost another."""
+    if lost.stream and failure.streams and lost.stream not in failure.streams:
+        return False
+    return lost.rank in failure.ranks if lost.rank is not None else lost.stream in failure.streams
+
+
+def _failure_of_ranks(told: Sequence[_Statement], before: int) -> StatedFailure:
+    """What several ranks tell of others; `before`: the line of the first failure."""
+    first = min(told, key=lambda each: each.line)
+    ranks = sorted(each.rank for each in told if each.rank is not None)
+    if len(set(ranks)) < len(ranks):  # those of each node
+        ranks = []
+    return StatedFailure(
+        message=first.entry.name,
+        framework=first.entry.framework,
+        marks=frozenset({"before"} if first.line < before else ()),
+        ranks=tuple(ranks),
+        streams=tuple(
+            sorted({each.stream for each in told if each.stream}, key=lambda name: (len(name), name))
+        ),
+        line=first.line,
+        count=len(told),
+        text=first.text,
+    )
 
 
 def _failures_of_lone_numbers(rest: list[_Statement]) -> list[_Joined]:
@@ -1497,6 +1595,7 @@ def _stated_failure(join: _Joined, hints: set[str]) -> StatedFailure:
         processes=dict(join.processes),
         largest=join.largest,
         ranks=() if join.rank is None else (join.rank,),
+        streams=(join.stream,) if join.stream else (),
         devices=tuple(join.devices),
         line=join.first.line,
         count=max(join.told.values()),

@@ -77,6 +77,79 @@ def test_all_ranks_fail_at_once(label):
     assert not answer.soft
 
 
+STREAMS = {
+    "kubectl": ("[pod/job-{}/main] ", "job-{}/main"),
+    "ray": ("(Worker pid=8{:02}, ip=10.0.0.3) ", "Worker pid=8{:02} ip=10.0.0.3"),
+    "gcloud": ("[worker :{}] ", "worker :{}"),
+    "pdsh": ("node{:03}: ", "node{:03}"),
+    "addresses": ("10.0.0.{}: ", "10.0.0.{}"),
+    "compose": ("train-{}  | ", "train-{}"),
+    "stern": ("train-{} main ", "train-{}"),
+    "jax": ("host {}: ", "host {}"),
+}
+
+
+@pytest.mark.parametrize(("label", "name"), STREAMS.values(), ids=STREAMS)
+def test_what_stands_before_the_lines_of_a_process_names_it(label, name):
+    ended = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 41 got signal: 15"
+
+    def tells(rank):
+        return [refused(rank)] if rank == FIRST else [LOST[1]] if rank % 2 else [ended]
+
+    answer = read(log(tells, label, FIRST_FAILS))
+    (failure,), (lost_it, stopped) = answer.failures, answer.soft
+    assert (failure.judgement.cause, failure.stated.ranks) == ("capacity", ())
+    assert failure.stated.streams == (name.format(FIRST),)
+    assert any(f"of {name.format(FIRST)}" in line for line in failure.lines)
+    odd = [name.format(rank) for rank in range(MANY) if rank % 2 and rank != FIRST]
+    assert (sorted(lost_it.stated.streams), "a consequence" in lost_it.judgement.sentence) == (
+        sorted(odd),
+        True,
+    )
+    assert (len(stopped.stated.streams), "ended by SIGTERM" in stopped.judgement.sentence) == (
+        MANY // 2,
+        True,
+    )
+    assert answer.to_json()["failures"][0]["streams"] == [name.format(FIRST)]
+
+
+def test_all_processes_fail_at_once():
+    (failure,) = read(log(lambda rank: [refused(rank, 1 + rank % 3)], STREAMS["pdsh"][0])).failures
+    assert (len(failure.stated.streams), failure.stated.count) == (MANY, MANY)
+
+
+def test_the_ranks_of_each_node_are_told_apart():
+    steps = "".join(
+        f"n{node}: [default{rank}]: step\n" for _ in range(3) for node in range(4) for rank in range(2)
+    )
+    ends = f"n2: [default1]: {refused(1)}\n" + "".join(
+        f"n{node}: [default1]: {LOST[1]}\n" for node in (0, 1, 3)
+    )
+    answer = read(steps + ends)
+    assert [(each.stated.ranks, each.stated.streams) for each in answer.failures] == [((1,), ("n2",))]
+    assert [each.stated.streams for each in answer.soft] == [("n0", "n1", "n3")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["step {0}: loss", "[{0}/9] built", "2026-11-28 10:00:0{0} loss", "[10:00:0{0}] loss", "a{0}: loss"],
+)
+def test_what_varies_before_lines_without_coming_back_is_no_process(line):
+    steps = "".join(f"{line.format(step)}\n" * 3 for step in range(9))
+    (failure,) = read(f"{steps}{line.format(9)[: -len('loss')]}{refused(0)}\n").failures
+    assert failure.stated.streams == ()
+
+
+def test_places_in_code_before_lines_are_no_processes():
+    (failure,) = read("train.py:12: loss\ntrain.py:40: rate\n" * 5 + f"train.py:12: {refused(0)}\n").failures
+    assert failure.stated.streams == ()
+
+
+def test_a_job_that_was_only_ended_tells_of_no_failure():
+    found = read_messages([b"[rank0]: SignalException: Process 41 got signal: 15\n"])
+    assert (found.failures, found.soft) == ([], [])
+
+
 def test_devices_without_ranks_are_one_failure():
     text = "".join(f"{refused(rank, 1 + rank % 3)}\n" for rank in range(8))
     (failure,) = read(text).failures
