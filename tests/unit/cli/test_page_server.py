@@ -1,7 +1,12 @@
 """The first scripts of a page of Voila, in one file."""
 
+import gzip
 import re
+import shutil
+import subprocess
 from pathlib import Path
+
+import pytest
 
 from bfcviz.cli import page_server
 from bfcviz.cli.page_server import ENTRY, first_scripts
@@ -42,3 +47,16 @@ def test_the_page_knows_plotly_by_the_digest_that_its_kernel_names():
     found = page_server.page_scripts().result()
     assert found.plotly == PlotlyScript.shared().digest
     assert set(found.packed) == {found.plotly, found.first}
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_the_page_finds_a_widget_that_came_while_it_was_busy():
+    found = page_server.page_scripts().result()
+    script = gzip.decompress(found.packed[found.first]).decode()
+    (method,) = re.findall(r"async get_model\(.{1,400}?not found\"\)\}return \w+\}", script)
+    busy = (
+        f"class Manager {{ _models = {{}}; {method} }}\nconst manager = new Manager(); let now = 0;\n"
+        "Date.now = () => now; globalThis.setTimeout = (go) => { now += 60000; manager._models.late = 7; go(); };\n"
+        'manager.get_model("late").then(console.log);'
+    )
+    assert subprocess.run(["node", "-e", busy], capture_output=True, check=True).stdout == b"7\n"
