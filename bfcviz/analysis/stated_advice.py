@@ -1052,6 +1052,19 @@ def _any_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts
     }
 
 
+def _bank_advice(_found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
+    if judged.cause is StatedCause.CACHED_FRAGMENTATION:
+        yield {
+            AdviceWord.FREE_CACHE: "Free tensors that are not needed (ttnn.deallocate) before this operation, or move "
+            "those around the free pieces (ttnn.reallocate)."
+        }
+    yield {
+        AdviceWord.SMALLER_REQUEST: "Make the buffer smaller: a smaller batch, a shorter prompt, or parts of it one "
+        "after the other.",
+        AdviceWord.SMALLER_MODEL: "Use weights and a KV cache of fewer bits (bfloat8_b, bfloat4_b), or more devices.",
+    }
+
+
 def _exllama_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
     yield {
         AdviceWord.KV_CACHE: "Make the cache smaller: fewer tokens (cache_size, max_seq_len), or fewer bits "
@@ -1930,6 +1943,11 @@ def _soft_failure_advice(found: StatedFailure, judged: Judgement) -> Iterator[Ad
             AdviceWord.KV_CACHE: f"If it happens often: give the KV cache more ({_VLLM.share}), or take fewer requests "
             "at once (--max-num-seqs)."
         }
+    if found.message == "lmcache-full":
+        yield {
+            AdviceWord.RAISE_LIMIT: "If it happens often: make LMCache's pool larger (max_local_cpu_size in GB), as "
+            "far as system memory allows; with a buffer between processes pd_buffer_size."
+        }
     if found.message == "triton-fallback":
         yield {
             AdviceWord.RAISE_LIMIT: "To make the pool larger: --pinned-memory-pool-byte-size, or "
@@ -2009,7 +2027,7 @@ _GROUPS: Final[Mapping[str, Rule]] = {
     "peer": _lost_rank_advice,
     "any": _any_advice,
     "status": _status_advice,
-    **dict.fromkeys(("usage", "triton"), _soft_failure_advice),
+    **dict.fromkeys(("usage", "triton", "lmcache"), _soft_failure_advice),
 }
 """First part of an entry's name -> its advice."""
 
@@ -2019,6 +2037,7 @@ _OF_TEXT: Final[Mapping[str, Rule]] = {
     "cuda-shared": _kernel_advice,
     "cuda-shared-call": _shared_call_advice,
     "program-exllama": _exllama_advice,
+    "program-tenstorrent": _bank_advice,
     "program-dispatch": _dispatch_advice,
     "sglang-tokens": _sglang_pool_advice,
     "ggml-context": _ggml_context_advice,

@@ -1559,7 +1559,7 @@ def _any_verdict(found: StatedFailure) -> Judgement:
     """Of words that any program may print."""
     if "gpu" in found.marks:
         return _program_call_verdict(found)
-    limited = _stated_limit_verdict(found, found.fact("requested") or 0)
+    limited = _guardrail_verdict(found) or _stated_limit_verdict(found, found.fact("requested") or 0)
     if limited is not None:
         return limited
     asked = "" if found.fact("requested") is None else f" {_size(found.facts['requested'])} were asked."
@@ -1635,6 +1635,31 @@ def _relion_verdict(found: StatedFailure) -> Judgement:
     return Judgement(
         StatedCause.CACHED_FRAGMENTATION,
         f"{said}, but at most {_size(largest)} in one piece.",
+        StatedCause.CAPACITY,
+    )
+
+
+def _bank_verdict(found: StatedFailure) -> Judgement:
+    """Of a buffer that the runtime divides over equal banks."""
+    request, bank = found.fact("requested"), found.fact("limit")
+    free, largest = found.fact("available"), found.fact("largest_free")
+    if request is None:
+        return _NO_NUMBERS
+    said = f"Each bank must hold {_size(request)} of the buffer"
+    if bank is not None and request > bank:
+        return Judgement(
+            StatedCause.REQUEST_EXCEEDS_LIMIT,
+            f"{said}, and a bank has {_size(bank)} in all: it can never fit.",
+        )
+    if free is None or largest is None:
+        return _undecided(f"{said}. What is free in a bank is not in the text.")
+    if request > free:
+        return Judgement(
+            StatedCause.CAPACITY, f"{said}, and {_size(free)} are free: {_size(request - free)} are missing."
+        )
+    return Judgement(
+        StatedCause.CACHED_FRAGMENTATION,
+        f"{said}, and {_size(free)} are free, but at most {_size(largest)} in one piece.",
         StatedCause.CAPACITY,
     )
 
@@ -1890,6 +1915,8 @@ _SOFT_TEXTS: Final[Mapping[str, str]] = {
         "the KV cache was full, and the server put requests back and goes on with them later: not a failure, but "
         "slower",
     ),
+    "lmcache-full": "the pool of the KV cache was full, and a part of it was not kept or not loaded: it is computed "
+    "again, which is slower, not a failure",
     "triton-fallback": "a pool of memory that the server makes at its start is used up or was not made, and other "
     "memory serves instead: not a failure, at most slower",
     "xla-remat": "a warning of the compiler, which could not bring the program below {limit}: not a failure, the "
@@ -1943,6 +1970,12 @@ _FIXED: Final[Mapping[str, Judgement]] = {
         "The status says only that something ran out: of TensorFlow, XLA and JAX it is memory, of gRPC also a quota "
         "or a message that is too large. The text that follows it decides, and is missing.",
     ),
+    "trtllm-tokens": Judgement(
+        StatedCause.CAP_BY_SETTING,
+        "The KV cache holds fewer tokens than one sequence of the longest length needs. Its size was set, or is a "
+        "share of what was free after the weights. The device refused nothing.",
+        StatedCause.CAPACITY,
+    ),
     "program-dispatch": _undecided(
         "device_map found too little room on the devices for the quantized model, so that a part of it would lie in "
         "system memory or on disk. No device refused anything; how much was free is not in the text."
@@ -1980,6 +2013,7 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     **dict.fromkeys(("program-call", "program-gaudi", "program-neuron"), _program_call_verdict),
     "program-hsa": _hsa_verdict,
     "program-kokkos": _kokkos_verdict,
+    "program-tenstorrent": _bank_verdict,
     "program-hami": _hami_verdict,
     "program-relion": _relion_verdict,
     "program-catboost": _catboost_verdict,

@@ -249,6 +249,7 @@ host-signal | Linux | behind=240 weak
     > exitcode : -9
     > return code = -9
     > Signal 9 (SIGKILL) received
+    > Job failed: exit code 137
     mark host <- "9"
     rank <- "Root Cause (first observed failure): [{skip}]: time : {word} host : {word} rank : {number} (local_rank"
 host-numpy | NumPy
@@ -444,6 +445,7 @@ host-ray | Ray | host
     = A node ran low on system memory, and Ray ended workers on it. It is not GPU memory.
     in ray/src/ray/raylet/node_manager.cc
     > was killed due to the node running low on memory
+    > Memory on the node (IP: {word}, ID: {word}) where the
     > {count} Workers (tasks / actors) killed due to memory pressure
     process_in_use: system memory of the worker <- "memory used={size}"
     memory_used: system memory in use on the node <- "running was {size} /"
@@ -852,6 +854,16 @@ program-neuron | AWS Neuron
     > 'NERR_RESOURCE' (4) The runtime was unable to allocate
     > Failure: NRT_RESOURCE in
     requested: bytes that were asked of the device <- "DEVICE memory: {number}"
+program-tenstorrent | Tenstorrent
+    = No bank of a memory had room for its part of a buffer: the runtime divides each buffer over all banks.
+    in tt-metal, tt_metal/impl/allocator/bank_manager.cpp
+    > Not enough space to allocate {number} B {word} buffer across {number} banks
+    buffer: bytes of the buffer in all banks <- "space to allocate {number} B"
+    requested: bytes of it in each bank <- "each bank needs to store {number} B"
+    limit: size of a bank <- "bank size is only {number} B" "bank size is {number} B"
+    allocated: in use in a bank <- "(allocated: {number} B"
+    available: free in a bank <- "free: {number} B"
+    largest_free: the largest free piece of a bank <- "largest free block: {number} B"
 program-gaudi | Intel Gaudi
     = PyTorch on Gaudi was refused memory of the device.
     in habana_frameworks.torch
@@ -1038,6 +1050,15 @@ vllm-preempt | vLLM | role=soft
     > mode because there is not enough KV cache space
     preemptions: requests that were put back since the start <- "preemption_cnt={number}"
         "cumulative_preemption={number}"
+lmcache-full | LMCache | role=soft behind=160
+    = The pool that LMCache keeps parts of the KV cache in was full, so that it did not keep or load one.
+    in lmcache/v1/memory_management.py, lmcache/v1/storage_backend
+    > torch.{word}) because no memory is available
+    > torch.{word}) because no free blocks is available
+    > LMCache WARNING: Failed to allocate memory block of size {number}
+    > LMCache WARNING: Failed to allocate memory object, retrying
+    > Memory allocation failed during {word} disk load. ({word}lmcache.
+    requested: bytes of the part <- "memory block of size {number}"
 triton-fallback | Triton Inference Server | role=soft behind=200
     = The pool of pinned system memory, or of CUDA memory, that the server made at its start is used up or was not
         made; the server takes other memory instead.
@@ -1053,6 +1074,11 @@ sglang-retract | SGLang | role=soft family=vllm
     > Decode out of memory happened. #retracted_reqs
     > KV cache pool is full. Retract requests
     retracted_requests: requests that were put back <- "#retracted_reqs: {number}"
+trtllm-tokens | TensorRT-LLM | family=vllm
+    = The KV cache is too small for one sequence of the longest length that the engine may serve.
+    in cpp/tensorrt_llm/batch_manager/kvCacheManager.cpp
+    > maxTokensInPagedKvCache ({number}) must be large enough to process at least 1 sequence
+    kv_tokens: tokens that fit <- "PagedKvCache ({number})"
 trtllm-executor | TensorRT-LLM | weak
     = A component could not be created at the start, such as the KV cache: PyTorch was refused memory.
     in tensorrt_llm/_torch/pyexecutor/py_executor_creator.py
@@ -1134,6 +1160,8 @@ any-memory | Unknown program | place=printed weak
     > insufficient memory
     > insufficient {word} memory
     > insufficient system resources
+    > not enough resources to load the model with the current settings
+    > not enough resources to load the model
     > not enough memory
     > not enough {word} memory
     > not have enough memory
@@ -1210,7 +1238,11 @@ ANY_PROGRAMS: Final = {
         ("AMD driver", r"\[drm[^\]\n]{0,40}amdgpu"),
         ("MIOpen", r"MIOpen"),
         ("Unity", r"MemoryLabel|DynamicHeapAllocator|d3d11: failed to create|D3D11: Failed to create"),
-        ("LM Studio", r"model loading guardrails|Model loading was stopped due|lmstudio|LM Studio"),
+        ("Ray task", r"RayTaskError\(OutOfMemoryError\)"),
+        (
+            "LM Studio",
+            r"model loading guardrails|Model loading was stopped due|lmstudio|LM Studio|enough resources to load",
+        ),
         ("TVM", r"\bTVMError|\btvm::|/tvm/"),
         ("PostgreSQL", r"AllocSetAlloc|\b53200\b|Failed on request of size \d"),
         ("NVENC", r"(?i)nvenc|nv_enc|cuvid"),
@@ -1233,7 +1265,7 @@ ANY_PROGRAMS: Final = {
 ANY_OF_GPU: Final = re.compile(
     r"(?i:\bgpus?\b|gpu(?=[A-Z_])|for kernel output|vram|video memory|graphics memory|device[ _]memory|\bcuda|nvenc"
     r"|nvdec|texture|render|\bd3d|d3d(?=\d)|directml|\bdml\b|dxgi|vulkan|open[cg]l|webgl|\bwgpu|webgpu|\bhip|rocm|miopen"
-    r"|mindspore|\boptix|\bnpu\b|\bhbm\b|accelerator|\bDAG\b|\bsycl|\bthrust::|on device|device id)"
+    r"|mindspore|\boptix|\bnpu\b|\bhbm\b|accelerator|\bDAG\b|RayTaskError\(OutOf|\bsycl|\bthrust::|on device|device id)"
     r"|\b(?:cu|vk|vma|cl|hip|gl)[A-Z]\w|\b(?:GL|VK|CL|ZE|UR|CU|HSA)_|\bMTL|\bCUresult"
 )
 """What only lines on memory of a GPU have."""

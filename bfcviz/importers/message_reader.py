@@ -482,7 +482,7 @@ _PERSON_AFTER: Final = re.compile(
 
 _SENTENCE_END: Final = re.compile(r"[.;!?][ \t]")
 _MEMORY_WORD: Final = re.compile(
-    r"(?i)memor|speicher|内存|buffer|texture|heap|(?:system|gpu) resources|mem size|bad alloc"
+    r"(?i)memor|speicher|内存|buffer|texture|heap|(?:system|gpu|enough) resources|mem size|bad alloc"
 )
 _MEMORY_AFTER: Final = re.compile(
     r"(?i)[^\n]{0,80}?(?:memory|bytes?\b|buffer|textures?\b|surface|heap|tensor|image|array|region"
@@ -501,6 +501,9 @@ _MESSAGE_BEFORE: Final = re.compile(r"(?:^|\w: |> |\] )[ \t]{0,9}$")
 _MESSAGE_AFTER: Final = re.compile(r"(?: memory)?[ \t.]*|[ \t\w]{0,20}(?:!|:[^?]*)")
 """What stands around a message that is a whole line, or follows the name of a program: `a: Cannot allocate memory`."""
 
+_CLASS_BEFORE: Final = re.compile(r"(?:^|[\s.])[A-Z]\w{1,60}(?:Error|Exception): $")
+"""The class of an error before its message: then a program speaks, whatever follows."""
+
 _NAME_AFTER: Final = re.compile(r"(?:Error|Exception|\)|\"|'|,|:|\.)*(?:[ \t:(]|$)")
 
 
@@ -517,7 +520,7 @@ def _is_printed(text: str, match: re.Match[str]) -> bool:
     is_logged = _LOG_LEVEL.search(before) is not None
     if not is_memory or (not is_logged and _PERSON.search(_SENTENCE_END.split(before)[-1])):
         return False
-    if not is_logged and _PERSON_AFTER.match(after):
+    if not (is_logged or _CLASS_BEFORE.search(before)) and _PERSON_AFTER.match(after):
         return False
     is_message = _MESSAGE_BEFORE.search(before) is not None and _MESSAGE_AFTER.fullmatch(after) is not None
     return is_message or any(each.search(f"{around} {words}") for each in (_CODE_WORD, _ERROR_WORD))

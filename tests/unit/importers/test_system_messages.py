@@ -377,6 +377,31 @@ TEXTS = [
      "with 6.50 GiB free", None),
     ("Error: out of device memory: 2.0 GiB free of 8.0 GiB VRAM", "Unknown program", MAYBE_FULL,
      {"device_free": 2 * GIB, "device_total": 8 * GIB}, "2.00 GiB were free", LESS),
+    ("RuntimeError: Out of device memory while making a table", "Unknown program", MAYBE_FULL, {}, "the device", LESS),
+    ("ray.exceptions.RayTaskError(OutOfMemoryError): ray::fit() (pid=7, ip=10.0.0.3)", "Ray task", MAYBE_FULL, {},
+     "of the device", LESS),
+    ("Not enough resources to load the model with the current settings", "LM Studio", "cap_by_setting: capacity", {},
+     "Nothing was refused", AdviceWord.RAISE_LIMIT),
+    (("Out of Memory: Not enough space to allocate 8192 B DRAM buffer across 8 banks, where each bank needs to store "
+      "1024 B, but bank size is 2048 B (allocated: 0 B, free: 2048 B, largest free block: 512 B)"),
+     "Tenstorrent", "cached_fragmentation: capacity",
+     {"buffer": 8192, "requested": 1024, "limit": 2048, "allocated": 0, "available": 2048, "largest_free": 512},
+     "at most 512 B in one piece", AdviceWord.FREE_CACHE),
+    (("Out of Memory: Not enough space to allocate 8192 B L1 buffer across 8 banks, where each bank needs to store "
+      "1024 B, but bank size is only 512 B"), "Tenstorrent", "request_exceeds_limit: None",
+     {"buffer": 8192, "requested": 1024, "limit": 512}, "can never fit", LESS),
+    (("Not enough space to allocate 8192 B L1 buffer across 8 banks, where each bank needs to store 1024 B (allocated: "
+      "9216 B, free: 768 B, largest free block: 768 B)"), "Tenstorrent", "capacity: None",
+     {"buffer": 8192, "requested": 1024, "allocated": 9216, "available": 768, "largest_free": 768},
+     "256 B are missing", LESS),
+    ("Not enough space to allocate 8192 B L1_SMALL buffer across 8 banks, where each bank needs to store 1024 B",
+     "Tenstorrent", "unknown: capacity", {"buffer": 8192, "requested": 1024}, "is not in the text", LESS),
+    (("Assertion failed: maxTokensInPagedKvCache (64) must be large enough to process at least 1 sequence to "
+      "completion"), "TensorRT-LLM", "cap_by_setting: capacity", {"kv_tokens": 64}, "fewer tokens", None),
+    (("Memory on the node (IP: 10.0.0.3, ID: ab) where the task (task ID: cd, name=f, pid=7, memory used=3.00GB) was "
+      "running was 7.00GB / 8.00GB (0.875), which exceeds the memory usage threshold of 0.8"), "Ray", HOST,
+     {"process_in_use": 3 * GIB, "memory_used": 7 * GIB, "memory_total": 8 * GIB}, "Ray ended workers", None),
+    ("WARNING: Job failed: exit code 137", "Linux", "unknown: host_memory", {}, "SIGKILL", None),
 ]  # fmt: skip
 
 
@@ -446,6 +471,9 @@ def test_a_server_that_puts_requests_back_goes_on():
          "vLLM", "put requests back"),
         ("failed to allocate pinned system memory: no pinned memory pool, falling back to non-pinned system memory",
          "Triton Inference Server", "other memory serves"),
+        ("LMCache DEBUG: Failed to allocate memory for tensor(torch.Size([2, 8]), torch.float16) because no memory is "
+         "available", "LMCache", "computed again"),
+        ("LMCache WARNING: Failed to allocate memory object, retrying... (a.py:7:lmcache.v1.a)", "LMCache", "not kept"),
         ("| NVIDIA-SMI 550.78 |\n| N/A 33C | 17592186044134MiB / 23028MiB |", "NVIDIA driver", "a table of devices"),
         ("State: COMPLETED\nMemory Utilized: 4.00 GB\nMemory Efficiency: 25.00% of 16.00 GB",
          "Slurm", "used 4.00 GiB"),
