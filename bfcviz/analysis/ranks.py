@@ -272,7 +272,7 @@ def _is_whole_rank_file(origin: Origin) -> bool:
     """Whether a file was written to its end, or is being written."""
     if origin.format == "bfcviz":
         return origin.has_ended_whole or origin.status is Status.RECORDING
-    return not any("cut off" in reason for reason in origin.reasons)
+    return not origin.lacks_end
 
 
 def rank_of_text(answer: StatedAnswer, place: RankPlace) -> Rank:

@@ -1,7 +1,7 @@
 """Origin: where a trace comes from, how reliable it is, and its heaps."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final, TypeVar
@@ -26,6 +26,7 @@ from bfcviz.units import parse_bytes
 # `framework`   `tensorflow`, `jax`, `torch`, `rmm` or `vulkan`: whose settings an advice must name
 # `known_gaps`  the reasons of the origin that were known when the recording began, see `KnownGaps`
 # `keep_bytes`  how many bytes of the newest events a recording keeps; all where it is missing
+# `end_missing` the file was not written to its end, see `end_missing`
 # ============  ==============================================================================================
 
 # ruff: noqa: TRY004  all damage in a file is one error, a ValueError
@@ -221,6 +222,14 @@ def thread_text(details: Mapping[str, object], number: int) -> str:
 KEEP_BYTES: Final = "keep_bytes"
 """The detail with how many bytes of packed events a recording keeps, the newest ones."""
 
+_END_MISSING: Final = "end_missing"
+
+
+def end_missing(why: Sequence[str] | None) -> dict[str, object]:
+    """The entry of the details of a file whose end is missing; empty without a reason why."""
+    return {_END_MISSING: True} if why else {}
+
+
 PROCESS_PEAK: Final = "process_peak_bytes"
 """The detail with the most memory that the recorded process had at once, whatever it was for."""
 
@@ -338,6 +347,11 @@ class Origin:
     def __post_init__(self) -> None:
         if not 0 < len(self.pools) <= MAX_POOLS:
             raise TraceError(f"a trace has 1 to {MAX_POOLS} pools; got {len(self.pools)}")
+
+    @property
+    def lacks_end(self) -> bool:
+        """Whether an imported file was not written to its end; its beginning may be missing as well, or instead."""
+        return self.details.get(_END_MISSING) is True
 
     @property
     def has_ended_whole(self) -> bool:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import FileError
 from bfcviz.events.label_table import Labels
-from bfcviz.events.origin import MAX_POOLS, Origin, Pool, RecordedFailure, Status
+from bfcviz.events.origin import MAX_POOLS, Origin, Pool, RecordedFailure, Status, end_missing
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.event_makers import REPORT, RecordedHistory, Reports, RowBlocks, by_time, numbers_of
@@ -357,6 +357,7 @@ def _trace_of_kineto_events(path: Path, found: KinetoEvents, missing: list[str])
             "totals": [heap.totals for heap in rebuilt.values()],
             "failures": [RecordedFailure(event).to_json() for event in failed],
             "threads": {str(number): name for name, number in found.threads.items() if number},
+            **end_missing(missing),
         },
     )
     return Trace.from_events(events, labels, origin)

@@ -14,7 +14,7 @@ import numpy as np
 from bfcviz.code_places import CodePlace, own_place
 from bfcviz.errors import FileError
 from bfcviz.events.label_table import Labels
-from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, STATE_ONLY, Origin, Pool, Status
+from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, STATE_ONLY, Origin, Pool, Status, end_missing
 from bfcviz.events.trace import Trace
 from bfcviz.importers.event_makers import HEAP_CHUNK, events_of_state, one_after_another, regions_of
 from bfcviz.importers.file_content import (
@@ -183,6 +183,7 @@ def read_profile(path: Path) -> Trace:
             "framework": "jax",
             "facts": [_FACTS] * len(names),
             "totals": holders.totals(names),
+            **end_missing(missing),
         },
     )
     events = one_after_another([events_of_state(table, regions_of(table)) for table in tables])

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from bfcviz.events.label_table import Labels
-from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Origin, Pool, RecordedFailure, Status
+from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Origin, Pool, RecordedFailure, Status, end_missing
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats.rmm import (
@@ -377,6 +377,7 @@ def _rmm_log_origin(
         "framework": "rmm",
         "totals": [each.totals for each in rebuilt],
         "threads": {str(number): name for name, number in file.threads.items() if number},
+        **end_missing(missing),
     }
     if any(facts):
         details["facts"] = facts

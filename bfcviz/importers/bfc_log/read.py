@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.label_table import Labels
-from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Status
+from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Status, end_missing
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.formats import onnxruntime
@@ -103,7 +103,7 @@ def read_log(path: Path) -> Trace:
             status=status,
             reasons=tuple(reasons),
             pools=tuple(each.pool for each in pools),
-            details=_bfc_log_details(kept, pools, log),
+            details=_bfc_log_details(kept, pools, log) | end_missing(content.cut),
         )
         return Trace.from_events(_bfc_log_events(pools), labels, origin)
     except TraceError as error:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bfcviz.errors import FileError
 from bfcviz.events.label_table import Labels
 from bfcviz.events.ledger import SortedAddresses
-from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Origin, Pool, RecordedFailure, Status
+from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Origin, Pool, RecordedFailure, Status, end_missing
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats import tensorflow
@@ -877,6 +877,7 @@ def read_vlog(records: Iterable[LogRecord], path: Path, cut: Sequence[str] = ())
             "facts": [heap.facts for heap in found],
             "failures": _vlog_failure_entries(events, found),
             "threads": {str(number): name for number, name in stream.threads.items()},
+            **end_missing(missing),
         },
     )
     return Trace.from_events(events, labels, origin)
@@ -955,7 +956,11 @@ def read_log_memory(records: Iterable[LogRecord], path: Path, cut: Sequence[str]
         status=Status.DEGRADED,
         reasons=(*missing, *(reason for heap in shown for reason in heap.reasons()), *left_out),
         pools=tuple(Pool(heap.name, options={"allocator_name": heap.name}) for heap in shown),
-        details={"framework": "tensorflow", "facts": [dict.fromkeys(REGION_FACTS) for _ in shown]},
+        details={
+            "framework": "tensorflow",
+            "facts": [dict.fromkeys(REGION_FACTS) for _ in shown],
+            **end_missing(missing),
+        },
     )
     return Trace.from_events(
         in_record_order([heap.history.events() for heap in shown], reader.times), labels, origin

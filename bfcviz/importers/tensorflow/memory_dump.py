@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.label_table import Labels
-from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Pool, Status
+from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Pool, Status, end_missing
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.importers.event_makers import (
@@ -110,6 +110,7 @@ def read_memory_dump(path: Path) -> Trace:
             "framework": "tensorflow",
             "failed_request": _NO_REQUEST,
             "facts": [{"peak_bytes_in_use": dump.totals.get("peak_bytes_in_use")} for dump in shown],
+            **end_missing(missing),
             "totals": [dump.totals for dump in shown],
             "snapshots": [dump.snapshots for dump in shown],
         },

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import FileError
 from bfcviz.events.label_table import Labels
-from bfcviz.events.origin import Origin, Status
+from bfcviz.events.origin import Origin, Status, end_missing
 from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import CPU_BFC, dtype_name, whole_windows
 from bfcviz.importers.event_makers import RowBlocks, numbered_names
@@ -354,7 +354,7 @@ def read_profile(path: Path) -> Trace:
     if path.is_dir():
         return _read_profile_windows(path)
     recorded, missing = _read_profile_requests(path)
-    return _trace_of_profile(path, recorded, missing, [])
+    return _trace_of_profile(path, recorded, missing, [], [])
 
 
 def _read_profile_windows(folder: Path) -> Trace:
@@ -376,7 +376,7 @@ def _read_profile_windows(folder: Path) -> Trace:
         raise errors[0]
     found, inferred = join(windows, folder)
     unread = [f"{error.path}: {error.cause}" for error in errors]
-    return _trace_of_profile(folder, found, (*missing, *unread), inferred)
+    return _trace_of_profile(folder, found, missing, unread, inferred)
 
 
 def _read_profile_requests(path: Path) -> tuple[RecordedRequests, tuple[str, ...]]:
@@ -389,11 +389,16 @@ def _read_profile_requests(path: Path) -> tuple[RecordedRequests, tuple[str, ...
 
 
 def _trace_of_profile(
-    path: Path, recorded: RecordedRequests, missing: Sequence[str], inferred: Sequence[str]
+    path: Path,
+    recorded: RecordedRequests,
+    cut: Sequence[str],
+    unread: Sequence[str],
+    inferred: Sequence[str],
 ) -> Trace:
     rebuilt = reconstruct(recorded)
     left_out = tuple(f"left out: {count} {what}" for what, count in recorded.left_out.items())
     problems = (*inferred, *left_out, *rebuilt.reasons)
+    missing = (*cut, *unread)
     status = Status.DEGRADED if problems else Status.TRUNCATED if missing else Status.COMPLETE
     origin = Origin(
         format=Format.XPLANE.value,
@@ -405,6 +410,7 @@ def _trace_of_profile(
             "checks": list(rebuilt.checks),
             "facts": list(rebuilt.facts),
             "threads": {str(number): name for number, name in recorded.threads.items()},
+            **end_missing(cut),
         },
     )
     return Trace.from_events(rebuilt.events, recorded.labels, origin)

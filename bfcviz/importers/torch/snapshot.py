@@ -23,7 +23,16 @@ from bfcviz.code_places import (
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.label_table import MAX_LABEL_BYTES, Labels
 from bfcviz.events.ledger import SortedAddresses
-from bfcviz.events.origin import HISTORY_BEGINS, MAX_POOLS, STATE_ONLY, Origin, Pool, RecordedFailure, Status
+from bfcviz.events.origin import (
+    HISTORY_BEGINS,
+    MAX_POOLS,
+    STATE_ONLY,
+    Origin,
+    Pool,
+    RecordedFailure,
+    Status,
+    end_missing,
+)
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.storage.files import parse_file_json
 from bfcviz.events.trace import Trace
@@ -710,6 +719,7 @@ class _Importer:
             details["history"] = STATE_ONLY
         if failures:
             details["failures"] = failures
+        details |= end_missing(cut)
         self._add_reasons()
         status = Status.DEGRADED if self._reasons else Status.COMPLETE
         if self._found.settings.get(_OVERFLOWED) is True:

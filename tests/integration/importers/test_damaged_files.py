@@ -125,6 +125,7 @@ def test_a_chrome_trace_that_is_cut_anywhere_keeps_the_events_before(tmp_path: P
             assert whole < 1
             continue
         assert trace.origin.reasons[0].startswith("the trace is cut off at character"), keep
+        assert trace.origin.lacks_end
         assert trace.origin.details["totals"][0]["allocations"] >= min(whole, 2)  # type: ignore[index]
 
 

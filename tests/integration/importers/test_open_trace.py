@@ -65,10 +65,12 @@ def test_a_cut_profile_is_an_error_or_truncated_with_all_that_is_left(tmp_path: 
             continue
         assert trace.origin.status in (Status.TRUNCATED, Status.DEGRADED)
         assert f"cut off at byte {keep}" in trace.origin.reasons[0]
+        assert trace.origin.lacks_end
     for keep in range(last + 1, len(data)):
         trace = opened(tmp_path / "cut", data[:keep])
         assert trace.origin.status == Status.TRUNCATED
         assert f"cut off at byte {keep}" in trace.origin.reasons[0]
+        assert trace.origin.lacks_end
         assert np.array_equal(trace.read(0, len(trace)), whole.read(0, len(whole)))
 
 

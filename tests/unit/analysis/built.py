@@ -3,7 +3,7 @@
 import numpy as np
 
 from bfcviz.events.label_table import Labels
-from bfcviz.events.origin import STATE_ONLY, Origin, Pool, RecordedFailure, Status
+from bfcviz.events.origin import STATE_ONLY, Origin, Pool, RecordedFailure, Status, end_missing
 from bfcviz.events.trace import Trace
 from bfcviz.importers.event_makers import (
     HEAP_CHUNK,
@@ -28,6 +28,7 @@ def state(
     facts=None,
     version="",
     reasons=("made",),
+    lacks_end=False,
     streams=(),
     private=(),
     **recorded,
@@ -37,6 +38,7 @@ def state(
     Args:
         asked: MiB of the failed request; None: no failure.
         limit: MiB.
+        lacks_end: whether the file was not written to its end.
         streams, private: of each region, its stream and its private pool; missing ones: 0 and none.
         recorded: fields of the RecordedFailure.
     """
@@ -64,6 +66,7 @@ def state(
     chunks = np.array(rows, HEAP_CHUNK)
     events = events_of_state(chunks, places)
     details = {"history": STATE_ONLY, "framework": framework, "framework_version": version}
+    details |= end_missing(reasons if lacks_end else None)
     if facts is not None:
         details["facts"] = [facts]
     if asked is not None:

@@ -225,7 +225,7 @@ def test_a_file_that_is_cut_is_not_compared_with_whole_ones():
     heaps = {0: [8, -2], 1: [8, -2], 2: [1, -2]}
     ranks = [
         rank_of(
-            state([pieces], limit=99, reasons=("the file is cut off at byte 77",) if rank == 2 else ()),
+            state([pieces], limit=99, lacks_end=rank == 2),
             RankPlace(Path(f"{rank}.pickle"), f"rank {rank}", rank),
         )
         for rank, pieces in heaps.items()

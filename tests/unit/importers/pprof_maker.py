@@ -62,5 +62,7 @@ def said_to_be_cut(folder: Path, data: bytes, lengths: Iterable[int]) -> int:
         except FileError:
             continue
         json.dumps(info(trace), allow_nan=False)
-        said += trace.origin.reasons[0] == f"the profile is cut off at byte {keep}"
+        cut = trace.origin.reasons[0] == f"the profile is cut off at byte {keep}"
+        assert trace.origin.lacks_end >= cut
+        said += cut
     return said

@@ -182,6 +182,7 @@ def test_a_cut_log_is_truncated(tmp_path: Path) -> None:
     trace = opened(tmp_path, packed[:-9])
     assert trace.origin.status == Status.TRUNCATED
     assert "gzip file is cut off" in trace.origin.reasons[0]
+    assert trace.origin.lacks_end
     assert in_use(opened(tmp_path, packed)) == in_use(whole)
     one_stream = current([(*row[:3], 0x55AA) for row in ROWS])
     assert len(in_use(opened(tmp_path, one_stream[:-1]))) == 2  # only the line end is missing

@@ -68,6 +68,7 @@ def test_every_address_of_a_real_stream_agrees() -> None:
     trace = open_trace(path)
     assert trace.origin.status == Status.TRUNCATED
     assert trace.origin.reasons == ("the log ends at line 171279 in the middle of a free of 8 bytes",)
+    assert trace.origin.lacks_end
     check = checks_of(trace)
     assert (check["method"], check["checked"], check["differing"]) == ("replayed", 2291, 0)
     events = events_of(trace)

@@ -145,6 +145,7 @@ def test_a_history_that_overflowed_is_truncated(tmp_path, form):
     )
     opened = open_trace(saved(tmp_path, value, form))
     assert opened.origin.status is Status.TRUNCATED
+    assert not opened.origin.lacks_end  # only the beginning of its history is missing
     assert "1,000" in opened.origin.reasons[0]
     model = Model(opened)
     model.seek(len(opened))
