@@ -7,6 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bfcviz.events.label_table import Labels
 from bfcviz.formats.message_grammar import TERMINAL_CODE, calendar_seconds
 from bfcviz.formats.onnxruntime import ARENA, as_tensorflow
@@ -287,8 +290,9 @@ def _unwrapped_log_text(text: str) -> LogText:
 
 def _wrapped_log_lines(lines: Sequence[str]) -> set[int]:
     """The lines that go on in the next one; none if only few records do, which then is a coincidence."""
-    width = max(map(len, lines))
-    wraps = _wraps(lines, width)
+    lengths = _lengths(lines)
+    width = int(lengths.max())
+    wraps = _wraps(lines, lengths, width)
     if len(wraps) < _FEWEST_WRAPS or len(wraps) < sum(map(_begins_record, lines)) * _SMALLEST_SHARE:
         return set()
     found: set[int] = set()
@@ -300,11 +304,15 @@ def _wrapped_log_lines(lines: Sequence[str]) -> set[int]:
     return found
 
 
-def _wraps(lines: Sequence[str], width: int) -> list[int]:
+def _lengths(lines: Sequence[str]) -> NDArray[np.int64]:
+    return np.fromiter(map(len, lines), np.int64, len(lines))
+
+
+def _wraps(lines: Sequence[str], lengths: NDArray[np.int64], width: int) -> list[int]:
     """The lines that begin a record, have all the width of a terminal, and go on in the next line."""
     if not _NARROWEST <= width <= _WIDEST:
         return []
-    full = [number for number, line in enumerate(lines) if len(line) == width]
+    full = np.flatnonzero(lengths == width).tolist()
     return [number for number in full if _goes_on(lines, number, width) and _begins_record(lines[number])]
 
 
@@ -336,10 +344,11 @@ class _WrapCounter:
         if self._width > _WIDEST:
             return
         lines = (self._last + text).split("\n")
-        width = max(map(len, lines))
+        lengths = _lengths(lines)
+        width = int(lengths.max())
         if width > self._width:
             self._width, self._count = width, 0
-        self._count += len(_wraps(lines, self._width))
+        self._count += len(_wraps(lines, lengths, self._width))
         self._last = "".join(lines[-2:-1]) + "\n"
 
 
