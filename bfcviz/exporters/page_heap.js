@@ -430,12 +430,28 @@ export class Heap {
     this.chunks_free -= 1;
   }
 
-  // The chunks (rows) by address; they tile the regions.
+  // The chunks (rows) by address; they tile the regions. Sorted once for each place.
   by_address() {
+    if (this.sorted?.place === this.place) return this.sorted.order;
     const { state, address } = this.chunks;
     const found = [];
     for (let chunk = 0; chunk < state.length; chunk += 1) if (state[chunk] !== NOTHING) found.push(chunk);
-    return Uint32Array.from(found).sort((one, other) => address[one] - address[other]);
+    const order = Uint32Array.from(found).sort((one, other) => address[one] - address[other]);
+    this.sorted = { place: this.place, order };
+    return order;
+  }
+
+  // The index of a byte's chunk in `by_address`: of the last that begins at or before it; -1 before the first.
+  index_of(byte) {
+    const { address } = this.chunks;
+    const order = this.by_address();
+    let [low, high] = [0, order.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (address[order[middle]] <= byte) low = middle + 1;
+      else high = middle;
+    }
+    return low - 1;
   }
 
   // The regions by address.

@@ -66,11 +66,18 @@ function pieces(layout, region, address, size, each) {
 // Where the bytes of a cell change: lists of {colour, amount} by cell. A range of cells adds its bytes where it begins and
 // takes them away where it ends; running sums along each line then give what a cell has of each colour.
 class Changes {
-  constructor(cells) {
-    this.first = new Int32Array(cells); // the place of a cell's last change, plus one
-    this.region = new Float64Array(cells); // the change of the bytes of regions
+  constructor() {
+    this.first = new Int32Array(0); // the place of a cell's last change, plus one
+    this.region = new Float64Array(0); // the change of the bytes of regions
     this.count = 0;
     this.room(1 << 16);
+  }
+
+  // Empty, for so many cells; the arrays are used again, for new ones cost a third of a picture.
+  clear(cells) {
+    this.count = 0;
+    if (this.first.length < cells) [this.first, this.region] = [new Int32Array(cells), new Float64Array(cells)];
+    else for (const each of [this.first, this.region]) each.fill(0, 0, cells);
   }
 
   room(size) {
@@ -81,12 +88,18 @@ class Changes {
     }
   }
 
-  // From `place` on, each cell of a line that begins at `base` has `sign` more; the cell of `place` has a part of it.
-  step(base, place, sign, colour) {
-    const cell = Math.floor(place);
-    const part = cell + 1 - place;
-    this.add(base + cell, sign * part, colour);
-    this.add(base + cell + 1, sign * (1 - part), colour);
+  // The cells of a line that begins at `base` have a colour from `begin` to `end`; those at its ends have a part of it.
+  cover(base, begin, end, colour) {
+    const [first, last] = [Math.floor(begin), Math.floor(end)];
+    if (first === last) {
+      this.add(base + first, end - begin, colour);
+      this.add(base + first + 1, begin - end, colour);
+      return;
+    }
+    this.add(base + first, first + 1 - begin, colour);
+    this.add(base + first + 1, begin - first, colour);
+    this.add(base + last, end - last - 1, colour);
+    this.add(base + last + 1, last - end, colour);
   }
 
   add(cell, amount, colour) {
@@ -112,19 +125,26 @@ function pixels_of(changes, colours, lit, free, { lines, across, rows }) {
   const cells = new Uint32Array(pixels.buffer);
   const held = new Float64Array(colours.length + 1);
   const { first, next, colour: changed, amount, region } = changes;
+  const none = colours.length;
+  const whole = new Uint32Array(Uint8ClampedArray.from([...colours, free].flatMap((colour) => [...colour, 255])).buffer);
   for (let line = 0; line < lines; line += 1) {
     const base = line * (across + 2);
     held.fill(0);
-    let [all, used, count, lights, cell] = [0, 0, 0, false, line * across];
+    // Of the colours that the cell holds: their bytes and number, and the sum of their indices, which is that of a lone one.
+    let [all, used, count, sum, lights, cell] = [0, 0, 0, 0, false, line * across];
     for (let column = 0; column < across; column += 1, cell += 1) {
       let at = first[base + column];
       if (at) {
-        for (; at; at = next[at - 1]) held[changed[at - 1]] += amount[at - 1];
-        used = count = 0;
-        for (let each = 0; each < colours.length; each += 1) {
-          if (held[each] <= ROUNDING) continue;
-          used += held[each];
-          count += 1;
+        for (; at; at = next[at - 1]) {
+          const colour = changed[at - 1];
+          const before = held[colour];
+          const after = (held[colour] = before + amount[at - 1]);
+          if (colour === none) continue;
+          used += after - before;
+          if (after > ROUNDING === before > ROUNDING) continue;
+          const sign = after > ROUNDING ? 1 : -1;
+          count += sign;
+          sum += sign * colour;
         }
         all += region[base + column];
         lights = held[lit] > ROUNDING;
@@ -134,11 +154,16 @@ function pixels_of(changes, colours, lit, free, { lines, across, rows }) {
       }
       if (all < ROUNDING) continue;
       const taken = lights ? 1 : count === 0 ? 0 : Math.min(Math.max(used / all, FAINTEST), 1);
-      const shown = lights ? lit : choose(held, used, line, rows > 1 ? line >> 2 : column);
+      const shown = lights ? lit : count === 1 ? sum : choose(held, used, line, rows > 1 ? line >> 2 : column);
+      const opacity = rows > 1 ? all * rows : all;
+      if ((taken === 0 || taken === 1) && opacity >= 1) {
+        cells[cell] = whole[taken ? shown : none];
+        continue;
+      }
       const colour = taken === 0 ? free : colours[shown];
       const to = 4 * cell;
       for (let part = 0; part < 3; part += 1) pixels[to + part] = colour[part] * taken + free[part] * (1 - taken);
-      pixels[to + 3] = 255 * Math.min(rows > 1 ? all * rows : all, 1);
+      pixels[to + 3] = 255 * Math.min(opacity, 1);
     }
   }
   return pixels;
@@ -163,6 +188,7 @@ export class MapCanvas {
   constructor(heap, canvas) {
     Object.assign(this, { heap, canvas, layout: null, version: -1, view: null });
     this.lines = document.createElement("canvas");
+    this.changes = new Changes();
   }
 
   // The rows at the present step.
@@ -216,16 +242,15 @@ export class MapCanvas {
     const [waste, lit, none] = [colours.length - 2, colours.length - 1, colours.length];
     // In rows too low to outline all that a search finds, it lights up.
     const is_found = high / (view.bottom - view.top) < LEAST_GAPS ? look.is_found : null;
-    const changes = new Changes(lines * (across + 2)); // two more: where ranges end
+    const { changes } = this;
+    changes.clear(lines * (across + 2)); // two more: where ranges end
     const scale = across / (view.right - view.left);
     const { state, address, size, requested, region: slots } = this.heap.chunks;
     const { class_of, is_faded } = look;
     const cover = (line, left, right, colour) => {
       const begin = Math.max((left - view.left) * scale, 0);
       const end = Math.min((right - view.left) * scale, across);
-      if (end <= begin) return;
-      changes.step(line * (across + 2), begin, 1, colour);
-      changes.step(line * (across + 2), end, -1, colour);
+      if (end > begin) changes.cover(line * (across + 2), begin, end, colour);
     };
     const { width, by_slot } = layout;
     let [slot, place] = [-1, null];
@@ -374,22 +399,29 @@ export class MapCanvas {
     if (wanted >= region.address + region.size) return -1;
     const { state, address, size, region: slots } = heap.chunks;
     const reach = 3 * across;
+    const order = heap.by_address();
+    const at = heap.index_of(wanted);
     let [found, nearest] = [-1, Infinity];
-    for (let chunk = 0; chunk < state.length; chunk += 1) {
-      if (state[chunk] === NOTHING || slots[chunk] !== region.slot) continue;
-      const middle = address[chunk] + size[chunk] / 2;
-      const inside = address[chunk] <= wanted && wanted < address[chunk] + size[chunk];
+    const look = (chunk) => {
+      if (chunk === undefined || slots[chunk] !== region.slot) return false;
+      const [begin, end] = [address[chunk], address[chunk] + size[chunk]];
+      if (end < wanted - reach || begin > wanted + reach) return false;
+      const middle = (begin + end) / 2;
       const close = state[chunk] === IN_USE && size[chunk] < 2 * reach && Math.abs(middle - wanted) <= reach;
-      const distance = close ? Math.abs(middle - wanted) : inside ? reach * 2 : Infinity;
+      const distance = close ? Math.abs(middle - wanted) : begin <= wanted && wanted < end ? reach * 2 : Infinity;
       if (distance < nearest) [found, nearest] = [chunk, distance];
-    }
+      return true;
+    };
+    for (let before = at; look(order[before]); before -= 1);
+    for (let after = at + 1; look(order[after]); after += 1);
     return found;
   }
 
   // The chunk that has the byte at an address: its row in the heap, or -1.
   chunk_of(address) {
-    const { state, address: begins, size } = this.heap.chunks;
-    return state.findIndex((each, at) => each !== NOTHING && begins[at] <= address && address < begins[at] + size[at]);
+    const { address: begins, size } = this.heap.chunks;
+    const chunk = this.heap.by_address()[this.heap.index_of(address)];
+    return chunk !== undefined && address < begins[chunk] + size[chunk] ? chunk : -1;
   }
 
   // The row of an address, and its bytes from the left edge.

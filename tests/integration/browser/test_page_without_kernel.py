@@ -217,6 +217,14 @@ def test_the_keys_choose_a_chunk_where_the_map_has_the_focus_and_step_elsewhere(
         assert page.inner_text("#told").startswith(
             model.trace.labels.name(int(chunks[at]["label"])) or "free"
         )
+    sorts = page.evaluate(
+        """() => { // a mouse over the map does not read the chunks at each move
+        const { heap, map } = bfcviz;
+        const [{ width, height }, order] = [map.view, heap.by_address()];
+        const found = Array.from({ length: 500 }, (_, at) => map.chunk_at((37 * at) % width, (17 * at) % height));
+        return [new Set(found).size > 1, heap.by_address() === order]; }"""
+    )
+    assert sorts == [True, True]
     row = page.evaluate("bfcviz.map.place_of(bfcviz.cursor)[0]")
     page.keyboard.press("ArrowDown")
     assert page.evaluate("bfcviz.map.place_of(bfcviz.cursor)[0]") > row
