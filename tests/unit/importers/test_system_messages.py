@@ -471,8 +471,8 @@ def test_a_server_that_puts_requests_back_goes_on():
          "vLLM", "put requests back"),
         ("failed to allocate pinned system memory: no pinned memory pool, falling back to non-pinned system memory",
          "Triton Inference Server", "other memory serves"),
-        ("LMCache DEBUG: Failed to allocate memory for tensor(torch.Size([2, 8]), torch.float16) because no memory is "
-         "available", "LMCache", "computed again"),
+        (("LMCache DEBUG: Failed to allocate memory for tensor(torch.Size([2, 8]), torch.float16) because no memory is "
+         "available"), "LMCache", "computed again"),
         ("LMCache WARNING: Failed to allocate memory object, retrying... (a.py:7:lmcache.v1.a)", "LMCache", "not kept"),
         ("| NVIDIA-SMI 550.78 |\n| N/A 33C | 17592186044134MiB / 23028MiB |", "NVIDIA driver", "a table of devices"),
         ("State: COMPLETED\nMemory Utilized: 4.00 GB\nMemory Efficiency: 25.00% of 16.00 GB",
