@@ -94,8 +94,8 @@ def _has_windows(path: Path) -> bool:
 def _newest_window_view(folder: Path, theme: str) -> Any:
     """What `bfcviz attach` shows of windows: the newest; a thread reads them, the kernel's event loop shows them.
 
-    The page gets the widgets of the windows that are there, all at once. It loses widgets that are made while it makes
-    those: later windows are read once it has said something.
+    The page gets the widgets of the windows that are there, all at once. Later windows are read once it has said
+    something: while it is busy making those, more of them would only make the first picture late.
     """
     from bfcviz.dashboard.inspector_menus import LiveSeries  # noqa: PLC0415
     from bfcviz.importers.tensorflow.windows import ProfilerWindow, open_windows  # noqa: PLC0415
