@@ -30,7 +30,7 @@ from bfcviz.model.filters import found_by
 from bfcviz.model.grouping import UNNAMED, Path, grouping_of, members, op_path
 from bfcviz.model.memory_kinds import MemoryKinds
 from bfcviz.model.model import Model
-from bfcviz.model.occupancy import byte_steps, bytes_at_moments
+from bfcviz.model.occupancy import byte_steps, bytes_of_labels
 from bfcviz.units import GiB, KiB, MiB
 
 # ------------------------------------------------------------------------------
@@ -430,12 +430,12 @@ class HolderPalette:
     def __init__(self, trace: Trace, pool: int, before: "HolderPalette | None" = None) -> None:
         self.made: dict[tuple[str, HolderClasses], Colouring] = {}
         self.steps = len(trace)
-        held = byte_steps(trace, pool, "label")
+        held, moments = bytes_of_labels(trace, pool)
         tree = colour_tree(trace.labels, np.flatnonzero(held).tolist())
         self._size = tree.size
         self.seen: dict[Path, int] = {} if before is None else before.seen
-        moments = bytes_at_moments(trace, pool, self._size)
-        self._chooser = HolderChooser(tree, held[: self._size], moments, self.seen)
+        usual, at_moments = held[: self._size], moments[:, : self._size]
+        self._chooser = HolderChooser(tree, usual, at_moments, self.seen)
         table = self._chooser.at().by_label()
         self.classify = partial(_classes_of_labels, table)
         self.occurring, compact = np.unique(table, return_inverse=True)

@@ -14,7 +14,7 @@ A column is 1, 2, 4, 8, ... steps or nanoseconds wide. A trace that grows only c
 too many, pairs of columns become one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -339,13 +339,34 @@ def byte_steps(trace: Trace, pool: int, name: str) -> NDArray[np.float64]:
     index = known_index(trace, pool)
     if index is not None and name == "label":
         return index.byte_steps
-    carried = model_chunks_in_use(trace, pool, trace.first)
-    remaining = float(len(trace) - trace.first)
-    carried_over = np.bincount(carried[name], weights=carried["size"] * remaining)
-    totals: NDArray[np.float64] = carried_over.astype(np.float64)
+    totals = _carried_byte_steps(trace, pool, name)
     for block in trace.blocks():
         totals = with_index_byte_steps(totals, block, pool, name, len(trace))
     return totals
+
+
+def _carried_byte_steps(trace: Trace, pool: int, name: str) -> Floats:
+    """Those of the chunks in use before the first event."""
+    carried = model_chunks_in_use(trace, pool, trace.first)
+    found = np.bincount(carried[name], weights=carried["size"] * float(len(trace) - trace.first))
+    return found.astype(np.float64)
+
+
+def bytes_of_labels(trace: Trace, pool: int) -> tuple[Floats, Floats]:
+    """`byte_steps` and `bytes_at_moments` of all labels; the events are read once, if at all."""
+    labels = len(trace.labels)
+    if known_index(trace, pool) is not None:
+        return byte_steps(trace, pool, "label"), bytes_at_moments(trace, pool, labels)
+    totals = _carried_byte_steps(trace, pool, "label")
+
+    def summed() -> Iterator[Events]:
+        nonlocal totals
+        for block in trace.blocks():
+            totals = with_index_byte_steps(totals, block, pool, "label", len(trace))
+            yield block
+
+    moments = np.array(list(_fullest_moments(trace, pool, labels, _ends_of_parts(trace, labels), summed())))
+    return totals, moments
 
 
 _MOST_MOMENTS: Final = 24
@@ -358,11 +379,11 @@ def bytes_at_moments(trace: Trace, pool: int, labels: int) -> Floats:
     These are the fullest moment of each of some equal parts of the trace, and its end. Of a trace whose index has the
     largest labels of its blocks, it is the mean of each part.
     """
-    count = max(min(_MOST_MOMENTS, _MOST_NUMBERS // max(labels, 1)), 4)
-    parts = np.linspace(trace.first, len(trace), count + 1)[1:]
+    parts = _ends_of_parts(trace, labels)
+    count = len(parts)
     index = known_index(trace, pool)
     if index is None or not index.knows_holders:
-        return np.array(list(_fullest_moments(trace, pool, labels, parts)))
+        return np.array(list(_fullest_moments(trace, pool, labels, parts, trace.blocks())))
     held = index.held_within(trace.first, len(trace))
     held = held[held["label"] < labels]
     rows = np.searchsorted(parts, held["stop"]).clip(max=count - 1)
@@ -371,12 +392,20 @@ def bytes_at_moments(trace: Trace, pool: int, labels: int) -> Floats:
     return found
 
 
-def _fullest_moments(trace: Trace, pool: int, labels: int, parts: Floats) -> Iterator[Floats]:
+def _ends_of_parts(trace: Trace, labels: int) -> Floats:
+    count = max(min(_MOST_MOMENTS, _MOST_NUMBERS // max(labels, 1)), 4)
+    found: Floats = np.linspace(trace.first, len(trace), count + 1)[1:]
+    return found
+
+
+def _fullest_moments(
+    trace: Trace, pool: int, labels: int, parts: Floats, blocks: Iterable[Events]
+) -> Iterator[Floats]:
     """Bytes in use by label number: of each part, given by its end, where most are in use; then at the end."""
     carried = model_chunks_in_use(trace, pool, trace.first)
     now = with_index_sums(np.zeros(labels), carried["label"], carried["size"].astype(np.float64))[:labels]
     fullest, part = now, 0
-    for block in trace.blocks():
+    for block in blocks:
         kinds = np.where(block["pool"] == pool, block["kind"], 0)
         at = np.flatnonzero((kinds == Kind.ALLOCATE) | (kinds == Kind.FREE))
         at = at[block["label"][at] < labels]

@@ -110,3 +110,13 @@ def test_bytes_at_moments_are_those_of_the_fullest_step_of_each_part_and_of_the_
         inside = [state.sum() for state in states[first + 1 : stop - 1]]
         around = [state.sum() for state in states[max(first - 2, 0) : stop + 1]]
         assert max(inside) <= row.sum() <= max(around)
+
+
+def test_bytes_of_labels_are_those_of_one_pass(monkeypatch):
+    trace = busy_trace()
+    passes, blocks = [], type(trace).blocks
+    monkeypatch.setattr(type(trace), "blocks", lambda self: passes.append(self) or blocks(self))
+    held, moments = module.bytes_of_labels(trace, 0)
+    assert len(passes) == 1
+    assert (held == module.byte_steps(trace, 0, "label")).all()
+    assert (moments == module.bytes_at_moments(trace, 0, len(trace.labels))).all()
