@@ -164,11 +164,17 @@ def with_each_value_odd(value):
             yield from ([*value[:place], odd, *value[place + 1 :]] for odd in with_each_value_odd(part))
 
 
-def answered(path, value):
-    """Whether the file opens; if so, `info` and `why` answer."""
+def answered(path, value, known=None):
+    """Whether the file opens; if so, `info` and `why` answer, once of equal traces, which `known` collects."""
     trace = opened(path, pickle.dumps(value, 4))
     if trace is None:
         return False
+    if known is not None:
+        labels = tuple(trace.labels.name(label) for label in range(len(trace.labels)))
+        content = repr(trace.origin), labels, trace.read(0, len(trace)).tobytes()
+        if content in known:
+            return True
+        known.add(content)
     lines = info_lines(trace.origin, info(trace))
     failed = all_failures(trace)
     asked = [would_fit(trace, len(trace), 3 << 20, pool=pool) for pool in range(len(trace.origin.pools))]
@@ -180,9 +186,10 @@ def answered(path, value):
 def test_every_part_may_be_of_any_type(tmp_path):
     path = tmp_path / "odd.pickle"
     assert answered(path, SNAPSHOT)
-    found = [answered(path, odd) for odd in with_each_value_odd(SNAPSHOT)]
+    known = set()
+    found = [answered(path, odd, known) for odd in with_each_value_odd(SNAPSHOT)]
     assert len(found) > 2000
-    assert 0 < sum(found) < len(found)
+    assert 100 < len(known) < sum(found) < len(found)
 
 
 @settings(suppress_health_check=list(HealthCheck))
