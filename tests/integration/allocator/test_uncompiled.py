@@ -16,12 +16,7 @@ SAMPLE = {
         *("test_deferred_merge.py", "test_sizes.py", "test_defects.py", "test_finalizer.py"),
         *("test_interrupts.py", "test_out_of_memory.py", "test_replay.py", "test_allocate_after_free.py"),
     ),
-    "events": (
-        "test_label_table.py",
-        "test_log.py",
-        "test_trace.py",
-        "storage/test_blocks.py",
-    ),
+    "events": ("test_log.py", "test_trace.py", "storage/test_blocks.py"),
     "model": (
         *("test_model.py", "test_consistency.py", "test_array_access.py", "test_timelines.py"),
         "test_keyframes.py",
