@@ -18,16 +18,15 @@ TURN_S = 0.01  # what the page gets of a slow processor at a time
 SLOW_LINK = {"latency": 100, "downloadThroughput": 5e6 / 8, "uploadThroughput": 5e6 / 8, "offline": False}
 
 NOTEBOOK = "slow.ipynb"
+RUN = "[globals().update(bfcviz=__import__('bfcviz')), globals().update(run=bfcviz.open(bfcviz.sample('conv')))]"
 SHOWN = """
-import bfcviz
-view = bfcviz.Inspector(bfcviz.sample("conv"), step=1000)
+view = bfcviz.Inspector(run, step=1000)
 view
 """
 AGAIN = "view"
 TWO = """
 from IPython.display import display
-import bfcviz
-others = [bfcviz.Inspector(bfcviz.sample("conv"), step=step) for step in (100, 200)]
+others = [bfcviz.Inspector(run, step=step) for step in (100, 200)]
 display(*others)
 """
 
@@ -156,6 +155,7 @@ def test_in_view_the_figure_follows_the_step(browser, viewer, slow):
 def lab(lab_page):
     write_notebook(lab_page.server.folder / NOTEBOOK, SHOWN, AGAIN, TWO, OVERTAKEN)
     with lab_page.opened(NOTEBOOK) as lab:
+        lab.python(RUN)  # read once, not by each test
         yield lab
 
 
