@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 
 from bfcviz.errors import LiveError
 from bfcviz.live import labels
-from bfcviz.live.recorded_process import name_of_process, rank_of_process
+from bfcviz.live.process_names import name_of_process, rank_of_process
 from bfcviz.terminal import say
 from bfcviz.watching.flight_recorder import FlightRecorder, flight_recorder
 from bfcviz.watching.watch_reports import Report

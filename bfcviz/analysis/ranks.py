@@ -381,7 +381,7 @@ def _rank_failures(trace: Trace, found: Sequence[Diagnosis]) -> tuple[RankFailur
 
 
 def _by_cause(failures: Sequence[RankFailure]) -> tuple[RankFailure, ...]:
-    """The first failure of each cause, with the count of all."""
+    """The first failure of each cause in a rank, with the count of all."""
     causes: dict[tuple[str, str, int], RankFailure] = {}
     for each in failures:
         known = causes.get(each.key)

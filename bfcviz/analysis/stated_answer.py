@@ -195,8 +195,8 @@ class StatedFailureAnswer:
         }
 
 
-def _of_all_ranks(failures: Sequence[StatedFailure]) -> list[StatedFailureAnswer]:
-    """The failures; those of several ranks or devices with one cause and one request once, with the first's numbers."""
+def _each_stated_failure_once(failures: Sequence[StatedFailure]) -> list[StatedFailureAnswer]:
+    """The stated failures; those of several ranks or devices with one cause and request once, as the first."""
     found: dict[tuple[object, ...], StatedFailure] = {}
     for number, each in enumerate(failures):
         cause, request = judge(each).cause, each.fact("requested")
@@ -240,7 +240,7 @@ class StatedAnswer(Answer):
     ) -> "StatedAnswer":
         """The answer for what a text states."""
         return cls(
-            tuple(_of_all_ranks(failures)),
+            tuple(_each_stated_failure_once(failures)),
             tuple(StatedFailureAnswer(each, is_soft=True) for each in soft),
             left_out,
         )

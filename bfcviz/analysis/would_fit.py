@@ -27,10 +27,10 @@ from bfcviz.analysis.short_names import cut
 from bfcviz.code_places import place_in_code
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import RecordedFailure
-from bfcviz.events.schema import Kind, taken
+from bfcviz.events.schema import taken
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import SMALL, SMALL_SEGMENT
-from bfcviz.model.find_steps import last_event, recorded_failures_by_event
+from bfcviz.model.find_steps import failure_before, recorded_failures_by_event
 from bfcviz.model.model import Model
 from bfcviz.units import counted, format_bytes, short_address
 
@@ -107,7 +107,7 @@ def request_at(model: Model, wanted: int | None) -> Request | None:
     """The request of `wanted` bytes; without it the one that failed with the event before the model's step, if any."""
     if wanted:
         return Request(wanted, failed=_has_failed_to_fit(model, wanted))
-    event = _failure_before(model)
+    event = failure_before(model)
     if event is None or not event["requested"]:
         return None
     return Request(int(event["requested"]), int(event["label"]), failed=True)
@@ -151,14 +151,8 @@ def _computed_fit(model: Model, size: int) -> Fit:
 
 def _has_failed_to_fit(model: Model, size: int) -> bool:
     """Whether the event before the model's step is the failure of a request of this size."""
-    event = _failure_before(model)
+    event = failure_before(model)
     return event is not None and int(event["requested"]) == size
-
-
-def _failure_before(model: Model) -> np.void | None:
-    """The event before the model's step where it is the failure of a request."""
-    event = last_event(model)
-    return None if event is None or event["kind"][0] != Kind.OOM else event[0]
 
 
 # ------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from bfcviz.analysis.diagnosis import Diagnosis, Run, without_failure
 from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.would_fit import would_fit
-from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import FLAT_BARS, LINES, TEXTS, Panel
 from bfcviz.figures.text import axis_unit, harmless
@@ -29,7 +28,7 @@ from bfcviz.figures.theme import Paint
 from bfcviz.figures.view import HeapData, View
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
-from bfcviz.model.find_steps import failed_steps
+from bfcviz.model.find_steps import failed_steps, failure_before
 from bfcviz.units import counted, exact_bytes, format_bytes, short_address
 
 # ------------------------------------------------------------------------------
@@ -221,10 +220,8 @@ def failure_to_show(model: Model, look: Look) -> Diagnosis:
     trace, step = model.trace, model.step
     if look.wanted is not None and look.wanted > 0:
         return would_fit(trace, step, look.wanted, model, pool=model.pool)
-    if step > trace.first:
-        last = trace.read(step - 1, step)[0]
-        if (last["kind"], last["pool"]) == (Kind.OOM, model.pool):
-            return diagnose(trace, step - 1, model)
+    if failure_before(model) is not None:
+        return diagnose(trace, step - 1, model)
     chosen = failure_step_to_show(trace, model.pool, step)
     return without_failure(trace, model.pool, model) if chosen is None else diagnose(trace, chosen - 1, model)
 

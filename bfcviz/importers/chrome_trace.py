@@ -397,7 +397,7 @@ def _rebuild_kineto_heap(table: Reports, start: int, labels: Labels) -> _Rebuilt
 
 
 def _allocated_earlier(reports: Reports) -> dict[int, int]:
-    """Address -> size of the memory that the trace frees, but does not allocate before."""
+    """Address -> size of the memory that a Chrome trace frees, but does not allocate before."""
     seen: set[int] = set()
     earlier: dict[int, int] = {}
     for kind, address, size in reports[["kind", "address", "size"]].tolist():

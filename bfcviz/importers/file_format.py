@@ -125,7 +125,7 @@ def _is_pprof(head: bytes) -> bool:
 
 
 def _is_memory_dump(head: bytes) -> bool:
-    """Whether field 1 is the name of an allocator, and field 2 (bins) or 3 (chunks) follows."""
+    """Whether a file begins as a memory dump: field 1 names an allocator, and field 2 (bins) or 3 (chunks) follows."""
     first, _ = _first_message(head)
     if first is None or not _is_name_field(head, first) or first.missing:
         return False

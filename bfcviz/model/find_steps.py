@@ -242,6 +242,12 @@ def last_event(model: Model) -> Events | None:
     return event if int(event["pool"][0]) == model.pool and not builds else None
 
 
+def failure_before(model: Model) -> np.void | None:
+    """The event before the model's step where it is the failure of a request in this heap."""
+    event = last_event(model)
+    return None if event is None or event["kind"][0] != Kind.OOM else event[0]
+
+
 # ------------------------------------------------------------------------------
 # Phases of a program: pairs of marks with the same value; the details of their labels name the phase.
 

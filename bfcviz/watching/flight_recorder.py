@@ -28,14 +28,13 @@ from bfcviz.events.storage.files import PRIVATE_FILE
 from bfcviz.events.storage.folder import claim_subfolder, safe_folder_name
 from bfcviz.frameworks import is_on_host, is_out_of_memory, resolve
 from bfcviz.live.numpy import unserved
+from bfcviz.live.process_names import is_launcher, name_of_process
 from bfcviz.live.recorded_process import (
     FLIGHT_FOLDER,
     FLIGHT_KEEP,
     LAST,
     Order,
     follow_forks,
-    is_launcher,
-    name_of_process,
     recordings,
 )
 from bfcviz.periodic import Periodic

@@ -760,7 +760,7 @@ def _events_in_vlog_order(events: Events, requests: Sequence[VlogOperation]) -> 
 
 
 def _from_addresses(operations: Sequence[VlogOperation], *, trusts_free_chunks: bool) -> RecordedHistory:
-    """The history with every chunk at its recorded address.
+    """The history that the operations of a VLOG stream give, with every chunk at its recorded address.
 
     `trusts_free_chunks`: the free chunks of the ledger are those of the heap, because its beginning is known.
     """

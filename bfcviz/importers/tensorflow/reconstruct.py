@@ -328,7 +328,7 @@ _MOST_HEAPS = 16
 
 @dataclass
 class _HeapOfRequests:
-    """One heap of several with the same name: what it has in use, the addresses it used, and its requests."""
+    """One of several heaps with one name in a profile: what it has in use, the addresses it used, its requests."""
 
     in_use: int
     low: int

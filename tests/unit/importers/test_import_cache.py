@@ -15,7 +15,7 @@ from unit.importers.made import profile
 import bfcviz
 from bfcviz.cli import main
 from bfcviz.cli.info import info
-from bfcviz.importers import open_trace
+from bfcviz.importers import import_cache, open_trace
 from bfcviz.importers.file_format import Format
 
 SAMPLES = [bfcviz.sample(name) for name in ("oom_log", "oom_dump")]  # the profiles are in `REAL`, too
@@ -45,8 +45,8 @@ def cache(tmp_path, monkeypatch):
     made = Cache(tmp_path / "cache")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("BFCVIZ_CACHE", "2GiB")
-    monkeypatch.setattr(open_trace, "_SLOW_S", 0.0)
-    monkeypatch.setattr(open_trace, "_SETTLED_NS", -(1 << 62))
+    monkeypatch.setattr(import_cache, "_SLOW_S", 0.0)
+    monkeypatch.setattr(import_cache, "_SETTLED_NS", -(1 << 62))
     reader = open_trace._trace_reader_of_format
 
     def counted(form):
@@ -117,7 +117,7 @@ def test_commands_print_the_same_from_a_copy(cache, capsys):
 
 def test_a_command_ends_when_its_copy_is_written(cache, path):
     code = (
-        "import sys; from bfcviz.cli import main; from bfcviz.importers import open_trace as cache\n"
+        "import sys; from bfcviz.cli import main; from bfcviz.importers import import_cache as cache\n"
         "cache._SLOW_S, cache._SETTLED_NS = 0.0, -(1 << 62)\n"
         "sys.exit(main(sys.argv[1:]))"
     )
@@ -150,7 +150,7 @@ def test_another_content_name_or_version_is_imported(cache, path, monkeypatch):
     path.write_bytes(data)
     assert "op 1" in bfcviz.open(path).labels.names
     assert cache.imports == 3
-    monkeypatch.setattr(open_trace, "_code", lambda: "another version")
+    monkeypatch.setattr(import_cache, "_code", lambda: "another version")
     bfcviz.open(path)
     assert cache.imports == 4
 
@@ -171,7 +171,7 @@ def test_a_damaged_copy_is_not_used(damage, cache, path):
     )
     if damage.endswith("digest"):
         source = copy.stem.rpartition("-")[0]
-        copy.rename(copy.with_name(f"{source}-{open_trace._digest(copy)}.bfc"))
+        copy.rename(copy.with_name(f"{source}-{import_cache._digest(copy)}.bfc"))
     assert content(bfcviz.open(path)) == expected
     assert cache.imports == 2
     assert cache.copies
@@ -226,13 +226,13 @@ def test_the_copies_used_least_recently_go_first(cache, path, monkeypatch):
 
 
 def test_a_quick_import_is_not_kept(cache, path, monkeypatch):
-    monkeypatch.setattr(open_trace, "_SLOW_S", 60.0)
+    monkeypatch.setattr(import_cache, "_SLOW_S", 60.0)
     bfcviz.open(path)
     assert not cache.copies
 
 
 def test_a_trace_too_large_to_be_written_at_an_exit_is_not_kept(cache, path, monkeypatch):
-    monkeypatch.setattr(open_trace, "_MOST_EVENTS", 3)
+    monkeypatch.setattr(import_cache, "_MOST_EVENTS", 3)
     bfcviz.open(path)
     assert not cache.copies
 
@@ -249,10 +249,10 @@ def test_what_an_ended_process_left_is_removed(cache, path):
 
 
 def test_a_file_that_changes_is_not_kept(cache, path, monkeypatch):
-    monkeypatch.setattr(open_trace, "_SETTLED_NS", 60 * 10**9)
+    monkeypatch.setattr(import_cache, "_SETTLED_NS", 60 * 10**9)
     bfcviz.open(path)  # written a moment ago
     assert not cache.copies
-    monkeypatch.setattr(open_trace, "_SETTLED_NS", -(1 << 62))
+    monkeypatch.setattr(import_cache, "_SETTLED_NS", -(1 << 62))
     reader = open_trace._trace_reader_of_format
 
     def grown(form):
@@ -279,7 +279,7 @@ def test_no_folder_no_room_and_no_file_are_no_errors(cache, path, monkeypatch, c
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as room:
-        room.setattr(open_trace, "write_blocks", full)
+        room.setattr(import_cache, "write_blocks", full)
         assert content(bfcviz.open(path)) == expected
         assert not cache.copies
     cache.folder.rmdir()
@@ -288,7 +288,7 @@ def test_no_folder_no_room_and_no_file_are_no_errors(cache, path, monkeypatch, c
     assert content(bfcviz.open(path)) == expected
     assert not cache.copies
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(open_trace.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError))
+    monkeypatch.setattr(import_cache.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError))
     assert content(bfcviz.open(path)) == expected
     with pytest.raises(bfcviz.BfcvizError, match="no such file"):
         bfcviz.open(path.with_name("none"))

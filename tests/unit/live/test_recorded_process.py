@@ -1,58 +1,14 @@
 """Where each process of a program records."""
 
 import json
-import sys
 
 import pytest
 from unit.live.record_orders import order
 
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live import recorded_process as record
-from bfcviz.live.recorded_process import MASK, begin_recording, is_launcher, name_of_process, without_secrets
+from bfcviz.live.recorded_process import MASK, begin_recording, without_secrets
 from bfcviz.live.startup import sitecustomize
-
-
-@pytest.mark.parametrize(
-    ("variables", "name"),
-    [
-        ({}, ""),
-        ({"RANK": "12", "SLURM_PROCID": "3"}, "rank-12"),
-        ({"SLURM_PROCID": "3"}, "rank-3"),
-        ({"OMPI_COMM_WORLD_RANK": "4"}, "rank-4"),
-        ({"PMI_RANK": "5"}, "rank-5"),
-        ({"RANK": "../x"}, ""),
-    ],
-)
-def test_the_rank_names_a_process(variables, name):
-    assert name_of_process(variables) == name
-
-
-def test_multiprocessing_names_its_workers(monkeypatch):
-    import multiprocessing  # noqa: PLC0415
-
-    monkeypatch.setattr(multiprocessing.current_process(), "name", "SpawnProcess-3")
-    assert name_of_process({"RANK": "1"}) == "rank-1-SpawnProcess-3"
-    assert name_of_process({}) == "SpawnProcess-3"
-
-
-@pytest.mark.parametrize(
-    ("words", "program", "launches"),
-    [
-        (["python", "/bin/torchrun", "train.py"], "/bin/torchrun", True),
-        (["python", "-m", "torch.distributed.run", "train.py"], "-m", True),
-        (["python", "-m", "torch.distributed.run"], "/lib/torch/distributed/run.py", True),
-        (["python", "train.py", "-m", "torchrun"], "train.py", False),
-        (["python", "-m", "train"], "-m", False),
-        (["python"], "", False),
-    ],
-)
-def test_torchrun_is_known(words, program, launches, monkeypatch):
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
-    monkeypatch.setattr(sys, "orig_argv", words)
-    monkeypatch.setattr(sys, "argv", [program])
-    assert is_launcher() is launches
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    assert not is_launcher()
 
 
 def test_there_is_a_most(tmp_path, monkeypatch):
