@@ -170,8 +170,7 @@ def answered(path, value, known=None):
     if trace is None:
         return False
     if known is not None:
-        labels = tuple(trace.labels.name(label) for label in range(len(trace.labels)))
-        content = repr(trace.origin), labels, trace.read(0, len(trace)).tobytes()
+        content = repr(trace.origin), trace.labels.to_json(), trace.read(0, len(trace)).tobytes()
         if content in known:
             return True
         known.add(content)
