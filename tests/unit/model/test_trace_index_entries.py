@@ -20,6 +20,7 @@ from bfcviz.figures.active_memory import active_memory_window
 from bfcviz.model import Model, trace_index
 from bfcviz.model.filters import EventFilter, LabelSearch, matching
 from bfcviz.model.find_steps import peak, worst_fragmentation
+from bfcviz.model.occupancy import bytes_at_moments
 from bfcviz.model.trace_index import IndexBuilder, decoded_index_entry, index_of
 
 
@@ -168,6 +169,26 @@ def test_an_impossible_entry_is_not_used(busy_file, monkeypatch, is_used, change
     index = index_of(saved)
     assert index.knows_holders == is_used
     assert len(index.byte_steps) <= len(saved.labels)
+
+
+def test_bytes_at_moments_of_a_stored_index_are_the_means_of_parts(busy_file, monkeypatch):
+    saved = Trace.open(busy_file)
+    index, labels = index_of(saved), len(saved.labels)
+    assert index.knows_holders
+    model, held = Model(busy_trace()), np.zeros(labels)
+    for step in range(1, len(saved) + 1):
+        model.seek(step)
+        chunks = model.in_use()
+        held += np.bincount(chunks["label"], chunks["size"].astype(float), labels)
+    with monkeypatch.context() as patch:
+        patch.setattr(Trace, "blocks", lambda _: pytest.fail("the events were read"))
+        parts = bytes_at_moments(saved, 0, labels)
+    assert parts.shape[1] == labels
+    assert (parts > 0).any(axis=1).sum() > 1  # of the whole trace, not of one moment
+    known = parts.sum(axis=0)
+    assert (known <= held * (1 + 1e-6)).all()
+    assert known.sum() > 0.9 * held.sum()  # the largest of each part
+    assert (bytes_at_moments(saved, 0, 3) == parts[:, :3]).all()
 
 
 def test_stored_rows_too_few_for_a_picture_are_not_used(busy_file, monkeypatch):
