@@ -1,6 +1,6 @@
 """Answer: how a result shows itself at a prompt and in a notebook. The text is `str`, the answer in its first line."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import import_module
@@ -25,23 +25,24 @@ class AnswerTable:
         columns: the headers; the first column is text, the others are numbers.
         rows: their cells; empty ones at the end may be missing. Spaces at the beginning of a name indent it.
         title: above it; "" for none.
+        texts: the headers of further columns that are text.
     """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     title: str = ""
+    texts: Collection[str] = ()
 
     @property
     def html(self) -> str:
         """The table; labels in it are text."""
         title = f'<caption style="{_CAPTION}">{_answer_html_text(self.title)}</caption>' if self.title else ""
+        is_text = [not place or name in self.texts for place, name in enumerate(self.columns)]
         heads = "".join(
-            f'<th scope="col" style="{_answer_column_style(place)}font-weight:600">{_answer_html_text(name)}</th>'
-            for place, name in enumerate(self.columns)
+            f'<th scope="col" style="{_answer_column_style(left)}font-weight:600">{_answer_html_text(name)}</th>'
+            for name, left in zip(self.columns, is_text, strict=True)
         )
-        body = "".join(
-            f"<tr>{''.join(map(_answer_table_cell, range(len(row)), row))}</tr>" for row in self.rows
-        )
+        body = "".join(f"<tr>{''.join(map(_answer_table_cell, row, is_text))}</tr>" for row in self.rows)
         return f'<table style="{_TABLE}">{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
 
 
@@ -50,17 +51,17 @@ _LONGEST_NUMBER: Final = 24  # characters of a cell that is not broken
 _CAPTION: Final = "text-align:left;caption-side:top;padding:0;color:inherit;font-weight:600"
 
 
-def _answer_column_style(place: int) -> str:
-    """The first column is text, all others are numbers."""
-    return f"text-align:{'right' if place else 'left'};padding:1px 12px 1px 0;"
+def _answer_column_style(is_text: bool) -> str:  # noqa: FBT001
+    """Text is at the left, numbers at the right."""
+    return f"text-align:{'left' if is_text else 'right'};padding:1px 12px 1px 0;"
 
 
-def _answer_table_cell(place: int, text: str) -> str:
+def _answer_table_cell(text: str, is_text: bool) -> str:  # noqa: FBT001
     name = text.lstrip(" ")
-    indent = f"padding-left:{0.6 * (len(text) - len(name)):.1f}em;" if not place and name != text else ""
+    indent = f"padding-left:{0.6 * (len(text) - len(name)):.1f}em;" if is_text and name != text else ""
     # A number stays in one line with its unit, however narrow the notebook is.
-    breaks = "white-space:nowrap" if place and len(name) <= _LONGEST_NUMBER else "overflow-wrap:anywhere"
-    return f'<td style="{_answer_column_style(place)}{indent}{breaks}">{_answer_html_text(name)}</td>'
+    breaks = "overflow-wrap:anywhere" if is_text or len(name) > _LONGEST_NUMBER else "white-space:nowrap"
+    return f'<td style="{_answer_column_style(is_text)}{indent}{breaks}">{_answer_html_text(name)}</td>'
 
 
 def _answer_html_text(text: str) -> str:

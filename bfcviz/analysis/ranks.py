@@ -21,6 +21,7 @@ from bfcviz.analysis.failures import all_failures
 from bfcviz.analysis.short_names import shortened_name
 from bfcviz.analysis.stated_answer import StatedAnswer, StatedFailureAnswer
 from bfcviz.analysis.stated_verdict import StatedCause
+from bfcviz.answers import AnswerTable
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Origin, Status, holds_only_states, regions_known, stated_peak
 from bfcviz.events.trace import Trace
@@ -872,12 +873,10 @@ class RankSet:
         """The text and the table as HTML, in the colours of the page around them."""
         head, *rows = self.rows
         texts = [*self.failure_lines, *self.difference_lines]
-        names = "".join(f"<th>{_rank_html_text(name)}</th>" for name in head)
         return (
             f'<div class="bfcviz-ranks" style="line-height:1.35"><b>{_rank_html_text(self.headline)}</b>'
             f"{_rank_html_lines(texts)}"
-            f'<table style="margin:.4em 0; text-align:left; border-spacing:1.2em 0">'
-            f"<thead><tr>{names}</tr></thead><tbody>{''.join(map(_rank_html_row, rows))}</tbody></table>"
+            f"{AnswerTable(head, rows, texts=_TEXTS).html}"
             f"{_rank_html_lines(self.problem_lines)}</div>"
         )
 
@@ -902,6 +901,7 @@ def _rank_spread_line(found: RankSpread) -> str:
 
 _HEAD: Final = ("name", "host", "verdict", "peak", "pool", "limit", "free", "largest free", "file")
 _SIZES: Final = range(3, 8)  # columns
+_TEXTS: Final = ("host", "verdict", "file")
 _UNKNOWN: Final = "unknown"
 _LONGEST_FILE: Final = 48
 
@@ -923,10 +923,6 @@ def _rank_html_text(text: str) -> str:
 def _rank_html_lines(texts: Sequence[str]) -> str:
     """Lines in the HTML of a `RankSet`."""
     return "".join(f"<div>{_rank_html_text(text)}</div>" for text in texts)
-
-
-def _rank_html_row(cells: Sequence[str]) -> str:
-    return f"<tr>{''.join(f'<td>{_rank_html_text(cell)}</td>' for cell in cells)}</tr>"
 
 
 def rank_set(

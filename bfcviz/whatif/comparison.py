@@ -501,8 +501,9 @@ def comparison_text(comparison: Comparison, *, explain: bool = True) -> str:
 
 def comparison_html(comparison: Comparison) -> str:
     """The same as a piece of HTML for a notebook: the table; failures and definitions below folds."""
+    table = AnswerTable(COLUMNS, table_rows(comparison), texts=["result"])
     return (
-        f"<p>{escape(_comparison_head(comparison))}</p>{AnswerTable(COLUMNS, table_rows(comparison)).html}"
+        f"<p>{escape(_comparison_head(comparison))}</p>{table.html}"
         f"{_comparison_html_list('Failures', failures(comparison))}"
         f"{_comparison_html_list('Definitions and assumptions', notes(comparison))}"
     )

@@ -10,7 +10,7 @@ from shared import sample_file, sample_trace
 from unit.figures.synthetic import PlainHeap
 
 import bfcviz
-from bfcviz.answers import MOST_LINES, Answer
+from bfcviz.answers import MOST_LINES, Answer, AnswerTable
 from bfcviz.errors import BfcvizError
 
 GROWS = "bfc:allow_growth=true"
@@ -110,6 +110,15 @@ def test_numbers_of_an_answer_as_a_data_frame(name):
 def test_as_a_data_frame(name):
     answer = made(name)
     assert len(answer.to_pandas()) == len(answer.to_arrow())
+
+
+def test_a_table_has_texts_at_the_left_and_numbers_at_the_right():
+    table = AnswerTable(
+        ("policy", "result", "peak"), [("bfc", "out of memory", "64.0 MiB")], texts=["result"]
+    )
+    sides = re.findall(r"text-align:(\w+)[^>]*>([^<]*)<", table.html)
+    assert [side for side, _ in sides] == ["left", "left", "right"] * 2
+    assert [text for _, text in sides[3:]] == ["bfc", "out of memory", "64.0 MiB"]
 
 
 def test_labels_cannot_break_out():
