@@ -292,6 +292,13 @@ class FileError(BfcvizError, ValueError):
         super().__init__(f"{path}: {place}: {cause}" if place else f"{path}: {cause}")
 
 
+class EmptyPath(FileError):
+    """The path is empty, as of a variable of the shell that is not set: a `Path` of it would be the current folder."""
+
+    def __init__(self) -> None:
+        super().__init__("an empty path", "", "names no file: give a file or a folder, or . for this one")
+
+
 class OtherFiles(FileError):
     """A folder to empty holds more than a recording: `names` are the other files. Nothing was removed."""
 

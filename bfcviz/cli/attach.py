@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bfcviz.cli import view
+from bfcviz.errors import EmptyPath
 from bfcviz.events.storage.folder import await_recording, has_begun, has_several
 from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.live.recorded_process import CLAIM
@@ -54,7 +55,8 @@ def run(arguments: argparse.Namespace) -> None:
         BfcvizError: no recording started in time, or the server cannot listen at that address.
     """
     view.need_voila_to_view("bfcviz attach")
-    view.need_path(arguments.file)
+    if not arguments.file:
+        raise EmptyPath
     path = Path(arguments.file)
     if not _can_attach(path):
         say(f"Waiting for a recording in {path}; press Ctrl-C to stop.", file=sys.stderr)

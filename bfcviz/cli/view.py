@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bfcviz.cli.command import add_kinds, add_more_files
-from bfcviz.errors import FileError, MissingExtra
+from bfcviz.errors import EmptyPath, MissingExtra
 from bfcviz.terminal import say
 
 if TYPE_CHECKING:
@@ -67,16 +67,10 @@ def run(arguments: argparse.Namespace) -> None:
 
         kind_rules(arguments.kinds)  # raises before the server starts
     words = (arguments.file, *arguments.more)
-    for word in words:
-        need_path(word)
+    if "" in words:
+        raise EmptyPath
     arguments.file = _SEPARATOR.join(str(Path(word).absolute()) for word in words)
     serve_view(arguments)
-
-
-def need_path(word: str) -> None:
-    """Raise FileError for an empty word, as of a variable of the shell that is not set: its Path is this folder."""
-    if not word:
-        raise FileError("an empty path", "", "names no file: give a file or a folder, or . for this one")
 
 
 def need_voila_to_view(feature: str) -> None:

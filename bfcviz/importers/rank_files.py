@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bfcviz.analysis.ranks import RankPlace
-from bfcviz.errors import FileError
+from bfcviz.errors import EmptyPath, FileError
 from bfcviz.events.storage.folder import EVENTS_FILE, MAIN, ORIGIN_FILE, folder_order
 from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.importers.file_content import files_at, is_url
@@ -61,7 +61,7 @@ def rank_files(sources: Sequence[Source]) -> RankFiles | None:
     others, is_one = 0, len(sources) == 1
     for source in sources:
         if not os.fspath(source):
-            raise FileError("an empty path", "", "names no file: give a file or a folder, or . for this one")
+            raise EmptyPath
         if is_url(source):
             urls = files_at(str(source), _ENDINGS, MOST_FILES)
             is_one = is_one and urls == [source]
