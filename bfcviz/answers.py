@@ -90,6 +90,11 @@ class Answer:
         return str(self).splitlines()
 
     @property
+    def reason(self) -> str:
+        """The sentence that explains the first line, below it in a notebook; "" for none."""
+        return ""
+
+    @property
     def tables(self) -> Sequence[AnswerTable]:
         """The numbers of the text as tables, for a notebook."""
         return ()
@@ -142,4 +147,5 @@ class Answer:
         style = (
             "color:var(--jp-ui-font-color1,inherit);font-family:var(--jp-ui-font-family,system-ui,sans-serif)"
         )
-        return f'<div style="{style}"><div style="font-weight:600">{escape(first)}</div>{more}</div>'
+        because = f"<div>{_answer_html_text(self.reason)}</div>" if self.reason else ""
+        return f'<div style="{style}"><div style="font-weight:600">{escape(first)}</div>{because}{more}</div>'

@@ -504,20 +504,33 @@ class Diagnosis(Answer):
         return data_frame({name: [row[at] for row in rows] for at, name in enumerate(names)})
 
     @property
+    def reason(self) -> str:
+        """Why the request failed, with the numbers."""
+        return "" if self.asks_nothing else verdict_sentence(self)
+
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether no request failed, and none was asked about."""
+        return not self.requested and self.event is None
+
+    @property
     def tables(self) -> Sequence[AnswerTable]:
-        """What grows with every step, the sizes, who held them, and what is in the way of the request."""
+        """What grows with every step, the sizes, who held them, what is in the way, and what would help."""
         pins = [
             (_pin_name(pin) or "no label", format_bytes(pin.size), f"{pin.address:#x}")
             for run in self.useful_runs[:1]
             for pin in sorted(run.pins, key=_largest_pin_first)
         ]
-        sizes = AnswerTable(("memory", ""), _diagnosed_size_rows(self))
+        wasted = [] if self.asks_nothing else [("wasted", _waste_text(self))]
+        sizes = AnswerTable(("memory", ""), [*_diagnosed_size_rows(self), *wasted], texts=[""])
+        advice = [(each.text,) for each in self.advice]
         held = [(each.name, format_bytes(each.bytes), f"{each.chunks:,}") for each in self.held_by]
         return [
             *([] if self.growing is None else [self.growing.table]),
             sizes,
             *([AnswerTable(("held by", "bytes", "chunks"), held)] if held else []),
             *([AnswerTable(("in the way of the best place", "bytes", "address"), pins)] if pins else []),
+            *([AnswerTable((_advice_title(self),), advice)] if advice else []),
         ]
 
     @property
@@ -737,7 +750,7 @@ _ONLY_SO_FAR: Final = "As far as the file, which is incomplete, tells:"
 def failure_lines(found: Diagnosis) -> list[str]:
     """The report: the verdict, the sizes, the best runs with what pins them, and advice."""
     verdict = found.verdict.replace("_", " ")
-    if not found.requested and found.event is None:
+    if found.asks_nothing:
         nothing = (
             "the file does not say whether a request failed" if found.is_state_only else "no request failed"
         )
@@ -760,9 +773,13 @@ def failure_lines(found: Diagnosis) -> list[str]:
         *_row_lines(rows),
         *([] if found.account is None else found.account.lines()),
         *(line for number, run in enumerate(found.useful_runs, 1) for line in _pinned_run_lines(number, run)),
-        *(["What would help" if found.event is not None else "To know more"] if found.advice else []),
+        *([_advice_title(found)] if found.advice else []),
         *(f"  - {advice.text}" for advice in found.advice),
     ]
+
+
+def _advice_title(found: Diagnosis) -> str:
+    return "What would help" if found.event is not None else "To know more"
 
 
 _QUESTIONS: Final = {Verdict.NO_FAILURE: "would fit", Verdict.UNKNOWN: "may fit or not"}

@@ -87,7 +87,8 @@ def test_fragmentation_names_the_best_runs_and_what_pins_them():
     assert [(pin.address - BASE, pin.size, pin.label) for pin in first.pins] == [(7 * MIB, MIB, "op3")]
     assert found.pinned_by == first.pins
     unnamed = replace(found, runs=(replace(first, pins=(replace(first.pins[0], label=""),)),))
-    assert [found.tables[-1].rows[0][0], unnamed.tables[-1].rows[0][0]] == ["op3", "no label"]
+    assert [each.tables[-2].rows[0][0] for each in (found, unnamed)] == ["op3", "no label"]
+    assert [row[0] for row in found.tables[-1].rows] == [each.text for each in found.advice]
     assert (first.pins[0].age, first.pins[0].age_s, first.pins[0].freed) == (None, None, None)
 
 
