@@ -117,26 +117,29 @@ def why(  # noqa: PLR0913  an event, or a question about a moment
     """
     if event is None and step is None and size is None and (stated := stated_answer_of(source)) is not None:
         return stated
-    ranks = open_several([source]) if isinstance(source, str | os.PathLike) else None
+    ranks = source if isinstance(source, RankSet) else None
+    if isinstance(source, str | os.PathLike):
+        ranks = open_several([source])
     if ranks is not None and event is None and step is None and size is None and not ranks.worst.has_heap:
-        return why(ranks.worst.place.file)
+        return replace(why(ranks.worst.place.file), among=ranks.described(ranks.worst))
     trace = trace_from(source if ranks is None else ranks)
+    among = "" if ranks is None else ranks.described(ranks.worst_heap)
     if size is not None:
         if event is not None:
             raise ValueError("give an event, or the size of a request and a step, not both")
         at = len(trace) if step is None else step
         most = None if limit is None else parse_bytes(limit, "limit")
         asked = parse_bytes(size, "size")
-        found = would_fit(trace, at, asked, pool=pool, limit=most)
+        found = replace(would_fit(trace, at, asked, pool=pool, limit=most), among=among)
         return found.drawn_by(partial(draw, "failure", trace, at, pool=pool, wanted=asked))
     if step is not None or limit is not None:
         raise ValueError("give the size of the request that may fit at this step, such as size='500MiB'")
     steps = failed_steps(trace) if event is None else [event + 1]
     if steps:
-        found = diagnose(trace, steps[-1] - 1)
+        found = replace(diagnose(trace, steps[-1] - 1), among=among)
         return found.drawn_by(partial(draw, "failure", trace, steps[-1], pool=found.pool))
     lead = lead_without_failure(trace, growth_search.growths(trace, pool))
-    found = replace(without_failure(trace, pool), lead=lead)
+    found = replace(without_failure(trace, pool), lead=lead, among=among)
     return found.drawn_by(partial(draw, "region_map", trace, found.step, pool=pool))
 
 

@@ -356,6 +356,7 @@ class Diagnosis(Answer):
         tail: of a question, the free bytes at the end of an expandable segment, which grows in place; 0: none.
         limit_asked: whether a question gave the limit: the pool of the file may then be above it.
         lead: lines that the report begins with where no request failed.
+        among: of several ranks, which one it is, and how many failed; empty: of one file.
     """
 
     pool: int
@@ -391,6 +392,7 @@ class Diagnosis(Answer):
     tail: int = 0
     limit_asked: bool = False
     lead: tuple[str, ...] = ()
+    among: str = ""
 
     def knows(self, *names: str) -> bool:
         """Whether the file gives all these numbers, named as in `bfcviz info --json`."""
@@ -588,8 +590,9 @@ def _recorded_rows(found: Diagnosis) -> list[tuple[str, str]]:
 
 def _diagnosed_size_rows(found: Diagnosis) -> list[tuple[str, str]]:
     """The sizes of the heap and of the device; `unknown` for those that the file cannot give."""
+    rank = [("rank", found.among)] if found.among else []
     if not found.recorded.has_heap:
-        return [("limit", _pool_limit_text(found))]
+        return [*rank, ("limit", _pool_limit_text(found))]
     largest = _diagnosed_size_text(found.largest_free_chunk if found.knows("largest_free_chunk") else None)
     share = f", external fragmentation {found.external_fragmentation:.3f}"
     shows_share = found.knows("largest_free_chunk", "external_fragmentation")
@@ -603,6 +606,7 @@ def _diagnosed_size_rows(found: Diagnosis) -> list[tuple[str, str]]:
         found, ("free_bytes", found.free_bytes), ("chunks_free", found.free_chunks), "chunk"
     )
     return [
+        *rank,
         ("limit", _pool_limit_text(found)),
         ("pool", pool),
         ("in use", used),

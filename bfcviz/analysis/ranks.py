@@ -568,6 +568,10 @@ class RankSet:
         """The trace of the worst rank that has a heap; `bfcviz.holders` and others take it from here."""
         return self.open(self.worst_heap)
 
+    def described(self, rank: Rank) -> str:
+        """Which rank it is, and how many failed: `rank 3 of run: 1 of 8 ranks had a failed request`."""
+        return f"{rank.name} of {self.headline}"
+
     def open(self, rank: Rank | str | int) -> Trace:
         """The trace of a rank, given as one of `ranks`, by its name or by its number.
 

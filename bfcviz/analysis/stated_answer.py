@@ -228,11 +228,13 @@ class StatedAnswer(Answer):
         failures: requests that failed, equal ones once, in the order of the text.
         soft: refusals that are no failure, and tables.
         left_out: messages of a very long text that were not read.
+        among: of several ranks, which one it is, and how many failed; empty: of one text.
     """
 
     failures: tuple[StatedFailureAnswer, ...]
     soft: tuple[StatedFailureAnswer, ...]
     left_out: int = 0
+    among: str = ""
 
     @classmethod
     def of(
@@ -251,6 +253,8 @@ class StatedAnswer(Answer):
         shown, found = self.failures or self._largest_soft, list[str]()
         for each in shown:
             found += [*([""] if found else []), *each.lines]
+        if self.among:
+            found.insert(1, f"  rank: {self.among}")
         others = self.soft if self.failures else tuple(each for each in self.soft if each not in shown)
         if others:
             found += ["", "No failures, in the same text"]

@@ -46,7 +46,21 @@ def test_failures_come_first_then_the_highest_peak(job):
     ]
     assert [rank.peak for rank in found.ranks] == [4 * MIB, 4 * MIB, 10 * MIB, 4 * MIB]
     assert found.worst.place.rank == 0
-    assert bfcviz.why(found).requested == bfcviz.why(job).requested == 5 * MIB
+    answers = [bfcviz.why(found), bfcviz.why(job)]
+    assert [each.requested for each in answers] == [5 * MIB, 5 * MIB]
+    among = f"rank 0 of {job}: 2 of 4 ranks had a failed request"
+    assert [each.among for each in answers] == [among, among]
+    assert str(answers[0]).count("2 of 4 ranks") == answers[0]._repr_html_().count("2 of 4 ranks") - 1 == 1
+
+
+def test_the_answer_about_a_folder_of_texts_names_the_rank_too(tmp_path):
+    for rank, text in enumerate(
+        ("step 1\n", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
+    ):
+        (tmp_path / f"rank_{rank}.log").write_text(text)
+    answer = bfcviz.why(tmp_path)
+    assert answer.among.startswith("rank 1 of ")
+    assert answer.among in answer.lines[1]
 
 
 def test_one_failure_is_told_once_with_its_ranks(job):
