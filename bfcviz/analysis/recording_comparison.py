@@ -719,7 +719,7 @@ class RecordingComparison(Answer):
         ]
         found = [AnswerTable(("", "A", "B", "B - A"), list(_comparison_total_rows(self)))]
         heads = ("holders at the peaks", "", "A", "B", "B - A")
-        return [*found, *([AnswerTable(heads, changed[:_MOST_IN_TABLE])] if changed else [])]
+        return [*found, *([AnswerTable(heads, changed[:_MOST_IN_TABLE], texts=[""])] if changed else [])]
 
     def total(self, measure: str) -> tuple[float | None, float | None]:
         """A measure in A and in B; None: not known."""

@@ -483,7 +483,10 @@ def comparison_text(comparison: Comparison, *, explain: bool = True) -> str:
     """The comparison; `explain`: with what the rules did, the definition of each measure and the assumptions."""
     rows = table_rows(comparison)
     tables = [_MEMORY, _WORK] if explain else [_MEMORY]
-    lines = wrap(_comparison_head(comparison), _WIDTH)
+    lines = [
+        *wrap(f"{verdict_text(comparison)}.", _WIDTH),
+        *wrap(_comparison_facts(comparison), _WIDTH),
+    ]
     lines += [line for columns in tables for line in ("", *_comparison_table_lines(rows, columns))]
     lines.append("")
     failed = failures(comparison)
@@ -503,7 +506,8 @@ def comparison_html(comparison: Comparison) -> str:
     """The same as a piece of HTML for a notebook: the table; failures and definitions below folds."""
     table = AnswerTable(COLUMNS, table_rows(comparison), texts=["result"])
     return (
-        f"<p>{escape(_comparison_head(comparison))}</p>{table.html}"
+        f'<div style="font-weight:600">{escape(verdict_text(comparison))}</div>'
+        f"<div>{escape(_comparison_facts(comparison))}</div>{table.html}"
         f"{_comparison_html_list('Failures', failures(comparison))}"
         f"{_comparison_html_list('Definitions and assumptions', notes(comparison))}"
     )
@@ -527,7 +531,8 @@ def verdict_text(comparison: Comparison) -> str:
         return f"{'The policy does' if failing == 1 else f'All {failing} policies do'} not fit{limit}"
     best = min(fitting, key=_compared_peak)
     least = f"Least memory: {printable(best.name)}, {format_bytes(_compared_peak(best))}"
-    rest = f"{failing} of {len(allocators)} do not fit" if failing else "all fit"
+    fails = f"{failing} of {len(allocators)} {'does' if failing == 1 else 'do'} not fit"
+    rest = fails if failing else "all fit"
     return f"{least}; {rest}{limit}"
 
 
@@ -619,14 +624,15 @@ def _unknown_cells(comparison: Comparison) -> list[str]:
     ]
 
 
-def _comparison_head(comparison: Comparison) -> str:
+def _comparison_facts(comparison: Comparison) -> str:
+    """What was asked of the policies, and the least that any could need."""
     stream = comparison.stream
     limit = "no limit" if comparison.limit is None else f"limit {format_bytes(comparison.limit)}"
     least = format_bytes(int(stream.live_bytes.max(initial=0)))
     rest = f" without the {stream.left_out:,} that failed" if stream.left_out else ""
     return (
         f"{printable(stream.source) or 'requests'}: {len(stream):,} requests{rest}, {limit}; no allocator can "
-        f"need less than {least} (the peak of the requested bytes in use). {verdict_text(comparison)}."
+        f"need less than {least} (the peak of the requested bytes in use)."
     )
 
 
