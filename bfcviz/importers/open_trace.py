@@ -13,6 +13,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.importers.file_content import is_url, local_copy
 from bfcviz.importers.file_format import Format, detect_format
 from bfcviz.importers.import_cache import imported
+from bfcviz.units import counted, listed
 
 
 def open_trace(path: str | os.PathLike[str]) -> Trace:
@@ -38,11 +39,27 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
 
 
 def _format_of(path: Path) -> Format:
-    """As `detect_format`; where a message is there in place of a trace, the error names `why`."""
+    """As `detect_format`; the error says what is there in place of a trace: the traces of a job, or a message."""
     try:
         return detect_format(path)
     except FileError as error:
-        raise _error_of_message(path, error) from None
+        raise (_error_of_job(path) or _error_of_message(path, error)) from None
+
+
+def _error_of_job(path: Path) -> FileError | None:
+    """The error where a folder holds traces, such as those of the ranks of a job; None where it holds none."""
+    from bfcviz.importers.rank_files import rank_files  # noqa: PLC0415  for an error
+
+    try:
+        files = rank_files([path]) if path.is_dir() else None
+    except (FileError, OSError, ValueError):  # too many files; no path
+        return None
+    if files is None or not files.places:
+        return None
+    names, held = [str(place.file) for place in files.places], counted(len(files.places), "file")
+    return FileError(
+        path, "", f"holds {held} of a job, {listed(names)}: open one, or all of them by bfcviz.open_all"
+    )
 
 
 _MOST_SEARCHED: Final = 1 << 24

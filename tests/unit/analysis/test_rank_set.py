@@ -12,7 +12,7 @@ from unit.analysis.built import MIB, state
 
 import bfcviz
 from bfcviz.analysis.ranks import Rank, RankFailure, RankPlace, rank_of, rank_set
-from bfcviz.errors import TraceError
+from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import Pool
 from bfcviz.events.storage import blocks
 from bfcviz.events.storage.recording import Recording
@@ -61,6 +61,13 @@ def test_the_answer_about_a_folder_of_texts_names_the_rank_too(tmp_path):
     answer = bfcviz.why(tmp_path)
     assert answer.among.startswith("rank 1 of ")
     assert answer.among in answer.lines[1]
+
+
+@pytest.mark.parametrize("take", [bfcviz.open, bfcviz.Inspector, bfcviz.holders])
+def test_what_takes_one_file_says_what_takes_all_of_a_folder(take, job):
+    with pytest.raises(FileError, match=r"4 files .*bfcviz\.open_all") as error:
+        take(job)
+    assert str(bfcviz.open_all(job).worst.place.file) in error.value.cause
 
 
 def test_one_failure_is_told_once_with_its_ranks(job):
