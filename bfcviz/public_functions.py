@@ -547,7 +547,7 @@ def _draw_compared_recordings(found: RecordingComparison, theme: Any = "light") 
 
 @_unrecorded_while_explaining()
 def draw(
-    name: Any, source: Any = None, step: int | None = None, *, pool: int | None = None, **look: Any
+    name: Any, source: Any = None, step: int | str | None = None, *, pool: int | None = None, **look: Any
 ) -> "Picture":
     """Draw the picture `name` of one heap at a step: a plotly figure with its numbers in `table`.
 
@@ -556,8 +556,8 @@ def draw(
     Args:
         name: one of `bfcviz.figures.FIGURES`, such as `region_map`; without `source`: the source.
         source: as for `explain`.
-        step: number of events applied, 0..len(trace). None: of a file where the Inspector opens, at the first failed
-            request, else at the peak; of what is in memory, such as a live heap, all events.
+        step: number of events applied, 0..len(trace), or a name as for `holders`. None: of a file where the Inspector
+            opens, at the first failed request, else at the peak; of what is in memory, such as a live heap, all events.
         pool: index of the heap among `trace.origin.pools`; None: the one whose request failed, else the first.
         look: fields of `bfcviz.figures.Look`, such as `theme="dark"`; `wanted` may be text, such as `64MiB`.
 
@@ -576,7 +576,7 @@ def draw(
     if step is None and _is_of_file(trace):
         pool, step = opening(trace, pool)
     pool = failing_pool(trace) if pool is None else pool
-    return figures.draw(name, trace, step, pool=pool, **look)
+    return figures.draw(name, trace, _step_of_source(trace, step, pool), pool=pool, **look)
 
 
 def export(figure: Any, path: str | os.PathLike[str], **options: Any) -> Path:
@@ -585,8 +585,8 @@ def export(figure: Any, path: str | os.PathLike[str], **options: Any) -> Path:
     Args:
         figure: what `bfcviz.draw` returns, or any plotly figure: `.html`, `.png`, `.svg`, `.pdf`, and the numbers that
             it shows as `.csv` or `.parquet`. Or a trace, what else has one, or the path of one: its events as
-            `.parquet`, `.csv`, Chrome counters (`.json`) or a snapshot of PyTorch (`.pickle`), or a page that steps
-            through them without a kernel (`.html`).
+            `.parquet`, `.csv`, Chrome counters (`.json`) or a snapshot of PyTorch (`.pickle`), a page that steps
+            through them without a kernel (`.html`), or its region map, as of `draw` (`.png`, `.svg`, `.pdf`).
         path: the file to write.
         options: of a figure: `style="paper"` and `width_mm`; of a trace: `start` and `stop` (steps) and `overwrite`.
 
@@ -597,18 +597,23 @@ def export(figure: Any, path: str | os.PathLike[str], **options: Any) -> Path:
     """
     opened = trace_from(figure) if isinstance(figure, str | os.PathLike) else figure
     trace = opened if isinstance(opened, Trace) else getattr(opened, "trace", None)
-    if isinstance(trace, Trace):
-        if Path(path).suffix.lower() == ".html":
-            from bfcviz.exporters.interactive_page import save_page  # noqa: PLC0415
+    suffix = Path(path).suffix.lower()
+    if isinstance(trace, Trace) and suffix == ".html":
+        from bfcviz.exporters.interactive_page import save_page  # noqa: PLC0415
 
-            return save_page(trace, path, **options)
-        from bfcviz.exporters.convert import convert  # noqa: PLC0415
+        return save_page(trace, path, **options)
+    from bfcviz.exporters.convert import SUFFIXES, convert  # noqa: PLC0415
 
-        convert(trace, path, **options)
-        return Path(path)
-    from bfcviz.figures.export import export as export_figure  # noqa: PLC0415  plotly, which a trace does not need
+    if not isinstance(trace, Trace) or suffix not in SUFFIXES:
+        from bfcviz.figures.export import IMAGES  # noqa: PLC0415  plotly, which the events of a trace do not need
+        from bfcviz.figures.export import export as export_figure  # noqa: PLC0415
 
-    return export_figure(figure, path, **options)
+        if not isinstance(trace, Trace):
+            return export_figure(figure, path, **options)
+        if suffix in IMAGES:
+            return export_figure(draw(trace), path, **options)
+    convert(trace, path, **options)
+    return Path(path)
 
 
 @_unrecorded_while_explaining()

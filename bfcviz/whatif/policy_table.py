@@ -301,9 +301,20 @@ def _check_policy(given: object) -> None:
         )
 
 
+_FRAMEWORK_POLICIES: Final = {
+    "tensorflow": "bfc",
+    "tf": "bfc",
+    "jax": "xla",
+    "pytorch": "torch",
+    "rmm": "rmm_pool",
+}
+"""What a user may call the rules of a framework -> the name of the policy."""
+
+
 def _policy_word_hint(word: str, known: Iterable[str]) -> str:
-    """A hint at the known word that is most like a wrong one; empty if none is."""
-    found = get_close_matches(word, list(known), 1)
+    """A hint at the known word that is meant by, or most like, a wrong one; empty if none is."""
+    found = [each for each in known if each == _FRAMEWORK_POLICIES.get(word.lower())]
+    found = found or get_close_matches(word, list(known), 1)
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 

@@ -1,5 +1,7 @@
 """The calls that a user tries first: they work, or the error says what to call."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 from processes import needs_compiled
@@ -47,6 +49,31 @@ def test_a_trace_is_exported(suffix, tmp_path):
 def test_a_figure_is_exported_as_before(tmp_path):
     path = bfcviz.export(bfcviz.draw(sample_trace("conv")), tmp_path / "map.csv")
     assert path.read_text().count("\n") > 10
+
+
+def test_draw_takes_the_names_of_steps_that_holders_takes():
+    trace = sample_trace("conv")
+    named, numbered = (
+        bfcviz.draw(trace, step="worst"),
+        bfcviz.draw(trace, step=bfcviz.worst_fragmentation(trace)),
+    )
+    assert named.facts == numbered.facts
+    with pytest.raises(ValueError, match="'peak'"):
+        bfcviz.draw(trace, step="highest")
+
+
+def test_the_image_of_a_trace_is_the_picture_that_draw_makes(tmp_path, monkeypatch):
+    exported = []
+    monkeypatch.setattr(
+        import_module("bfcviz.figures.export"),
+        "export",
+        lambda *given, **options: exported.append((*given, options)),
+    )
+    trace = sample_trace("conv")
+    bfcviz.export(trace, tmp_path / "map.png", style="paper")
+    ((picture, path, options),) = exported
+    assert (path, options) == (tmp_path / "map.png", {"style": "paper"})
+    assert picture.facts == bfcviz.draw(trace).facts
 
 
 def test_a_picture_at_a_prompt_is_a_line():
