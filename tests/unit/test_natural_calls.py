@@ -93,6 +93,14 @@ def test_a_command_of_the_shell_names_what_python_has(name):
     assert hasattr(bfcviz, named)
 
 
+@pytest.mark.parametrize(
+    ("framework", "policy"), [("tensorflow", "bfc"), ("PyTorch", "torch"), ("jax", "xla")]
+)
+def test_the_name_of_a_framework_names_its_policy(framework, policy):
+    with pytest.raises(bfcviz.BfcvizError, match=f"did you mean '{policy}'"):
+        bfcviz.policy_of(framework)
+
+
 def test_any_other_name_is_plainly_missing():
     with pytest.raises(AttributeError) as error:
         bfcviz.no_such_name  # noqa: B018
