@@ -23,13 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
     parser.add_argument(
         "--figure",
-        required=True,
+        default="region_map",
         choices=FIGURES,
         metavar="NAME",
         type=lambda name: name.replace("-", "_"),
-        help=f"one of {', '.join(FIGURES)}",
+        help=f"one of {', '.join(FIGURES)} (default: region_map)",
     )
     parser.add_argument(
+        "-o",
         "--out",
         required=True,
         metavar="PATH",

@@ -52,6 +52,12 @@ def test_it_draws_the_given_step(asked, meant, trace, tmp_path, capsys):
     assert capsys.readouterr().out == f"region map at step {meant(trace):,} of {len(trace):,}: {path}\n"
 
 
+def test_without_the_name_of_a_figure_it_draws_the_region_map(tmp_path, capsys):
+    path = tmp_path / "map.csv"
+    assert export("-o", path) == 0
+    assert capsys.readouterr().out.startswith("region map at step ")
+
+
 def test_rules_of_ones_own_for_kinds(tmp_path, capsys):
     rules, path = tmp_path / "rules.txt", tmp_path / "map.html"
     rules.write_text("gate weights: .\n")
