@@ -130,17 +130,18 @@ def why(  # noqa: PLR0913  an event, or a question about a moment
         at = len(trace) if step is None else step
         most = None if limit is None else parse_bytes(limit, "limit")
         asked = parse_bytes(size, "size")
-        found = replace(would_fit(trace, at, asked, pool=pool, limit=most), among=among)
-        return found.drawn_by(partial(draw, "failure", trace, at, pool=pool, wanted=asked))
-    if step is not None or limit is not None:
+        found = would_fit(trace, at, asked, pool=pool, limit=most)
+        drawn = partial(draw, "failure", trace, at, pool=pool, wanted=asked)
+    elif step is not None or limit is not None:
         raise ValueError("give the size of the request that may fit at this step, such as size='500MiB'")
-    steps = failed_steps(trace) if event is None else [event + 1]
-    if steps:
-        found = replace(diagnose(trace, steps[-1] - 1), among=among)
-        return found.drawn_by(partial(draw, "failure", trace, steps[-1], pool=found.pool))
-    lead = lead_without_failure(trace, growth_search.growths(trace, pool))
-    found = replace(without_failure(trace, pool), lead=lead, among=among)
-    return found.drawn_by(partial(draw, "region_map", trace, found.step, pool=pool))
+    elif steps := failed_steps(trace) if event is None else [event + 1]:
+        found = diagnose(trace, steps[-1] - 1)
+        drawn = partial(draw, "failure", trace, steps[-1], pool=found.pool)
+    else:
+        lead = lead_without_failure(trace, growth_search.growths(trace, pool))
+        found = replace(without_failure(trace, pool), lead=lead)
+        drawn = partial(draw, "region_map", trace, found.step, pool=pool)
+    return replace(found, among=among).drawn_by(drawn)
 
 
 _MOST_REPLAYED: Final = 2_000_000

@@ -4,6 +4,7 @@ import atexit
 import gzip
 import shutil
 import tempfile
+import threading
 from functools import cache
 from pathlib import Path
 
@@ -67,3 +68,8 @@ def land_window(folder, number, sample):
     made.mkdir(parents=True)
     (made / "vm.xplane.pb").write_bytes(gzip.decompress(bfcviz.sample(sample).read_bytes()))
     made.rename(folder / f"window-{number:06}")
+
+
+def window_readers():
+    """The threads of this process that read such windows for a page."""
+    return [thread for thread in threading.enumerate() if thread.name == "bfcviz-windows"]

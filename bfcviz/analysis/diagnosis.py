@@ -15,6 +15,7 @@ from bfcviz.analysis.short_names import cut, path_end
 from bfcviz.answers import Answer, AnswerTable, data_frame
 from bfcviz.code_places import place_in_code
 from bfcviz.events.event_source import BLOCK
+from bfcviz.events.label_table import NO_LABEL
 from bfcviz.events.origin import (
     Origin,
     RecordedFailure,
@@ -519,12 +520,11 @@ class Diagnosis(Answer):
     def tables(self) -> Sequence[AnswerTable]:
         """What grows with every step, the sizes, who held them, what is in the way, and what would help."""
         pins = [
-            (_pin_name(pin) or "no label", format_bytes(pin.size), f"{pin.address:#x}")
+            (_pin_name(pin) or NO_LABEL, format_bytes(pin.size), f"{pin.address:#x}")
             for run in self.useful_runs[:1]
             for pin in sorted(run.pins, key=_largest_pin_first)
         ]
-        wasted = [] if self.asks_nothing else [("wasted", _waste_text(self))]
-        sizes = AnswerTable(("memory", ""), [*_diagnosed_size_rows(self), *wasted], texts=[""])
+        sizes = AnswerTable(("memory", ""), _diagnosed_size_rows(self), texts=[""])
         advice = [(each.text,) for each in self.advice]
         held = [(each.name, format_bytes(each.bytes), f"{each.chunks:,}") for each in self.held_by]
         return [
@@ -589,10 +589,11 @@ def _recorded_rows(found: Diagnosis) -> list[tuple[str, str]]:
 
 
 def _diagnosed_size_rows(found: Diagnosis) -> list[tuple[str, str]]:
-    """The sizes of the heap and of the device; `unknown` for those that the file cannot give."""
+    """The sizes of the heap and of the device, and what is wasted; `unknown` for those that the file cannot give."""
+    wasted = [] if found.asks_nothing else [("wasted", _waste_text(found))]
     rank = [("rank", found.among)] if found.among else []
     if not found.recorded.has_heap:
-        return [*rank, ("limit", _pool_limit_text(found))]
+        return [*rank, ("limit", _pool_limit_text(found)), *wasted]
     largest = _diagnosed_size_text(found.largest_free_chunk if found.knows("largest_free_chunk") else None)
     share = f", external fragmentation {found.external_fragmentation:.3f}"
     shows_share = found.knows("largest_free_chunk", "external_fragmentation")
@@ -613,6 +614,7 @@ def _diagnosed_size_rows(found: Diagnosis) -> list[tuple[str, str]]:
         ("device, by its driver", _device_use_text(found)),
         ("free in the pool", free),
         ("largest free chunk", largest + share * shows_share),
+        *wasted,
     ]
 
 
@@ -767,7 +769,6 @@ def failure_lines(found: Diagnosis) -> list[str]:
         *(("incomplete", gap) for gap in found.gaps[:_GAPS_SHOWN]),
         *_recorded_rows(found),
         *_diagnosed_size_rows(found),
-        ("wasted", _waste_text(found)),
         *_holder_rows(found),
         *_free_region_rows(found),
     ]
@@ -1056,7 +1057,7 @@ def _pinned_run_lines(number: int, run: Run) -> list[str]:
 
 
 def _pin_line(pin: Pin) -> str:
-    name = cut(pin.label) if pin.label else "no label"
+    name = cut(pin.label) if pin.label else NO_LABEL
     return ", ".join([f"{pin.address:#x}  {format_bytes(pin.size):>10}  {name}", *pin.notes])
 
 

@@ -44,7 +44,7 @@ from bfcviz.dashboard.table import (
     thread_cell,
 )
 from bfcviz.errors import BfcvizError
-from bfcviz.events.label_table import STACK_DETAILS
+from bfcviz.events.label_table import NO_LABEL, STACK_DETAILS
 from bfcviz.events.origin import holds_only_states, requested_bytes_known, thread_text
 from bfcviz.events.schema import Kind, bin_of
 from bfcviz.events.trace import Trace
@@ -371,7 +371,7 @@ class ChunkPane:
 def _selected_chunk_name(facts: ChunkFacts, trace: Trace) -> str:
     if facts.allocated is None:
         return "in use" if facts.life.in_use else "free chunk"
-    return harmless(trace.labels.name(facts.label), _LONGEST_NAME) or "no label"
+    return harmless(trace.labels.name(facts.label), _LONGEST_NAME) or NO_LABEL
 
 
 def _selected_chunk_facts(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
@@ -521,7 +521,7 @@ def _chunk_pane_history(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
     if facts.freed is not None:
         yield "then", harmless(merge_words(facts.life, facts.freed), _LONGEST)
     if (event := next_user(facts.life)) is not None:
-        name = harmless(trace.labels.name(int(event["label"])) or "no label", _LONGEST_NEIGHBOUR)
+        name = harmless(trace.labels.name(int(event["label"])) or NO_LABEL, _LONGEST_NEIGHBOUR)
         yield "next here", f"{name}, {format_bytes(int(event['size']))}, at {_chunk_pane_step_link(event)}"
 
 
@@ -533,7 +533,7 @@ def _chunk_pane_step_link(event: np.void) -> str:
 
 def _neighbour_chunk_link(chunk: np.void, trace: Trace) -> str:
     in_use, label = bool(chunk["in_use"]), int(chunk["label"])
-    name = (trace.labels.name(label) or "no label") if in_use else "free"
+    name = (trace.labels.name(label) or NO_LABEL) if in_use else "free"
     born = int(chunk["born"]) if in_use else None
     does = {"do": "select", "address": str(chunk["address"]), "born": born}
     size = format_bytes(int(chunk["size"]))

@@ -29,6 +29,9 @@ SHORTEST_LINE = len(b'{"id":1,"name":""}\n')
 _START = b'{"id":'
 """Start of a line. JSON escapes quotes inside texts, so it occurs nowhere else but before a detail `id`."""
 
+NO_LABEL: Final = "no label"
+"""What is shown in place of a name."""
+
 STACK_DETAILS: Final = frozenset({"stack", "no_stack"})
 """Details that are no facts beside the name: the stack, a frame a line, or why there is none."""
 

@@ -14,7 +14,7 @@ from bfcviz.answers import Answer
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.event_source import BLOCK, ArraySource, Source
 from bfcviz.events.label_table import Labels
-from bfcviz.events.origin import STATE_ONLY, Origin, Pool, Status
+from bfcviz.events.origin import Origin, Pool, Status, holds_only_states
 from bfcviz.events.schema import Events
 from bfcviz.events.storage.blocks import MAGIC, BlockSource, Describe, write_blocks
 from bfcviz.events.storage.files import open_regular, reading_file, replacing
@@ -290,7 +290,7 @@ def check_history(trace: Trace, what: str) -> None:
     Raises:
         TraceError: they only build the state of one moment.
     """
-    if trace.origin.details.get("history") == STATE_ONLY:
+    if holds_only_states(trace.origin.details):
         raise TraceError(
             f"{what} were asked for, but {trace.origin.source or 'the trace'} holds the state of one moment and no "
             "history: when each chunk was allocated is not known; record the run (bfcviz record, or a profile)"

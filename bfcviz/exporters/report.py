@@ -34,6 +34,7 @@ from bfcviz.analysis.pool_growths import (
 )
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.short_names import shortened_name
+from bfcviz.events.label_table import NO_LABEL
 from bfcviz.events.origin import Origin, Status, holds_only_states
 from bfcviz.events.trace import Trace
 from bfcviz.model.find_steps import failed_steps
@@ -429,7 +430,7 @@ def pins(report: HeapReport) -> tuple[str, list[ReportRow]]:
 def _report_pin_row(pin: Pin, whole: int) -> ReportRow:
     """The row of a report on one chunk in the way."""
     return ReportRow(
-        short_report_name(pin.label) or "no label",
+        short_report_name(pin.label) or NO_LABEL,
         format_bytes(pin.size),
         pin.size / max(whole, 1),
         ", ".join([f"at {pin.address:#x}", *pin.notes]),
@@ -465,7 +466,7 @@ def holder_rows(found: Holders) -> list[ReportRow]:
 def _holder_name(found: Holders, row: int) -> tuple[str, str]:
     """The path of a holder; of a stack its innermost frame, and the callers of that."""
     if found.by != "stack":
-        return short_report_name(found.path(row)) or "no label", ""
+        return short_report_name(found.path(row)) or NO_LABEL, ""
     frames: list[str] = []
     while row > 0 and len(frames) <= _CALLERS:
         frames.append(short_report_name(found.names[row]))

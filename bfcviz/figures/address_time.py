@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bfcviz.events.label_table import NO_LABEL
 from bfcviz.events.origin import thread_text
 from bfcviz.events.trace import Trace
 from bfcviz.figures import timeline_parts
@@ -247,7 +248,7 @@ def life_text(life: np.void, trace: Trace) -> str:
     name = trace.labels.name(int(life["label"]))
     thread = harmless(thread_text(trace.origin.details, int(life["thread"])))
     return (
-        f"<b>{harmless(name) if name else 'no label'}</b><br>"
+        f"<b>{harmless(name) if name else NO_LABEL}</b><br>"
         f"size {exact_bytes(int(life['size']))}, requested {exact_bytes(int(life['requested']))}<br>"
         f"address {int(life['address']):#x}, chunk {life['chunk']}<br>"
         f"thread {thread}, stream {life['stream']}<br>"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.what_grew import births_never_freed
 from bfcviz.code_places import place_in_code
-from bfcviz.events.label_table import Labels
+from bfcviz.events.label_table import NO_LABEL, Labels
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Kind, bin_of
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Floats
@@ -781,7 +781,7 @@ def _by_kind(trace: Trace, pool: int, theme: Theme) -> Colouring:
 def _colour_legend_name(trace: Trace, name: str, number: int) -> str:
     """The legend's name of a value; labels with the same name and different details share one."""
     if name == "label":
-        return trace.labels.name(number) or "no label"
+        return trace.labels.name(number) or NO_LABEL
     return f"{name} {number}"
 
 

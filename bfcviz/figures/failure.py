@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from bfcviz.analysis.diagnosis import Diagnosis, Run, without_failure
 from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.would_fit import would_fit
+from bfcviz.events.label_table import NO_LABEL
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import FLAT_BARS, LINES, TEXTS, Panel
 from bfcviz.figures.text import axis_unit, harmless
@@ -159,7 +160,7 @@ def _failure_chunk_hover(chunk: np.void, model: Model) -> str:
     if not chunk["in_use"]:
         return f"<b>free</b><br>{place}"
     name = model.trace.labels.name(int(chunk["label"]))
-    return f"<b>{harmless(name) if name else 'no label'}</b><br>{place}"
+    return f"<b>{harmless(name) if name else NO_LABEL}</b><br>{place}"
 
 
 def _pin_name_texts(found: Diagnosis, divisor: int, widest: int, colour: str) -> dict[str, Any]:
@@ -185,7 +186,7 @@ def _pin_name_places(run: Run, widest: int) -> list[tuple[float, str]]:
     for pin in sorted(run.pins, key=lambda pin: (-pin.size, pin.address)):
         middle = pin.address + pin.size / 2 - run.address
         if len(found) < _MOST_NAMES and all(abs(middle - other) >= _APART * widest for other, _ in found):
-            name = harmless(pin.label, _LONGEST) if pin.label else "no label"
+            name = harmless(pin.label, _LONGEST) if pin.label else NO_LABEL
             found.append((middle, f"{name}, {format_bytes(pin.size)}"))
     return found
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bfcviz.analysis.what_grew import growth_chunks_at
 from bfcviz.analysis.would_fit import Fit, blocker_name, fit_of, fit_sentence, request_at
 from bfcviz.code_places import telling_lines
-from bfcviz.events.label_table import NO_DETAILS, STACK_DETAILS, Labels
+from bfcviz.events.label_table import NO_DETAILS, NO_LABEL, STACK_DETAILS, Labels
 from bfcviz.events.origin import chunks_known, requested_bytes_known, thread_text
 from bfcviz.events.schema import Events, Kind, bin_numbers, bin_of
 from bfcviz.figures.colouring import COLOURINGS, FREE, MOST_CLASSES, Colouring, colouring, faded
@@ -293,7 +293,7 @@ def _short_hover_text(row: Sequence[Any]) -> str:
 def _map_label_hover_text(labels: Labels, number: int) -> str:
     """The lines about a label in the hover text of a chunk of the map."""
     if number == 0:
-        return "no label"
+        return NO_LABEL
     label = labels[number]
     lines = [harmless(label.name)]
     for key, value in label.details.items():

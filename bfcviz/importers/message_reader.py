@@ -287,33 +287,26 @@ class _MessageReader:
         (soft if failures else failures).extend(lost)
         return StatedFailures(failures, soft, self._left_out)
 
-    def _rank_of_line(self, found: _Beginning, buffer: str) -> int | None:
-        """The rank that a line names: in its message, before it, or as the label that `srun --label` puts there.
+    def _writer_of_line(self, found: _Beginning, buffer: str) -> tuple[int | None, str]:
+        """The rank and the stream of the line of a message; None and "" where it names none.
 
-        A label counts where more lines have it. None where the line names none.
-        """
-        start = buffer.rfind("\n", 0, found.start) + 1
-        before = _rank_before(buffer[max(start, found.start - _WIDEST) : found.start])
-        message = buffer[max(start, found.start - found.entry.behind) : found.stop]
-        rank = _named_number(found.entry.rank_patterns, message, before)
-        label = None if rank is not None else _LABEL.match(buffer, start, found.start)
-        return rank if label is None or label[0] not in self._labels else int(label[1])
-
-    def _stream_of_line(self, found: _Beginning, buffer: str) -> str:
-        """What a launcher puts before the lines of the process that wrote this one; "" where it puts nothing.
-
-        A line that names a rank in its message may be one of the launcher itself.
+        The rank is named in the message, before it, or by the label that `srun --label` puts there, where more lines
+        have it. The stream is what a launcher puts before the lines of a process; a line that names a rank in its
+        message may be one of the launcher itself, and has none.
         """
         start = buffer.rfind("\n", 0, found.start) + 1
         message = buffer[max(start, found.start - found.entry.behind) : found.stop]
-        if _named_number(found.entry.rank_patterns, message) is not None:
-            return ""
-        label = _STREAM.match(buffer, start, found.start)
-        return (
-            ""
-            if label is None or _shape_of_label(label[0]) not in self._shapes
-            else _name_of_stream(label[0])
-        )
+        rank, stream = _named_number(found.entry.rank_patterns, message), ""
+        if rank is None:
+            label = _STREAM.match(buffer, start, found.start)
+            if label is not None and _shape_of_label(label[0]) in self._shapes:
+                stream = _name_of_stream(label[0])
+            rank = _rank_before(buffer[max(start, found.start - _WIDEST) : found.start])
+        if rank is None:
+            label = _LABEL.match(buffer, start, found.start)
+            if label is not None and label[0] in self._labels:
+                rank = int(label[1])
+        return rank, stream
 
     def _count_labels(self, buffer: str) -> None:
         """Find which labels stand before the lines of ranks and streams."""
@@ -327,7 +320,7 @@ class _MessageReader:
         """The words that any program may print; they take nothing of the messages that a table describes."""
         for each in found[: _MOST_GENERAL - len(self._general)]:
             line = self._line + self._buffer.count("\n", 0, each.start)
-            rank, stream = self._rank_of_line(each, self._buffer), self._stream_of_line(each, self._buffer)
+            rank, stream = self._writer_of_line(each, self._buffer)
             self._general.append(_general_statement(each, self._buffer, line, rank))
             self._general[-1].stream = stream
 
@@ -350,8 +343,7 @@ class _MessageReader:
                 continue
             first = max(previous, each.start - each.entry.behind, 0) if each.entry.behind else each.start
             last = min(strong[after], each.start + _REACH)
-            rank = self._rank_of_line(each, buffer)
-            stream = self._stream_of_line(each, buffer)
+            rank, stream = self._writer_of_line(each, buffer)
             key = stream, rank, each.entry.name
             if each.entry.role is Role.CONSEQUENCE and key in self._lost:
                 previous = each.stop

@@ -11,7 +11,6 @@ from bfcviz.events.event_source import BLOCK
 from bfcviz.events.label_table import BEGINS, Labels, phase_ends
 from bfcviz.events.origin import (
     BEGIN_MARKS,
-    STATE_ONLY,
     RecordedFailure,
     holds_only_states,
     recorded_failures,
@@ -238,7 +237,7 @@ def last_event(model: Model) -> Events | None:
     if model.step <= model.trace.first:
         return None
     event = model.trace.read(model.step - 1, model.step)
-    builds = model.trace.origin.details.get("history") == STATE_ONLY and event["kind"][0] != Kind.OOM
+    builds = holds_only_states(model.trace.origin.details) and event["kind"][0] != Kind.OOM
     return event if int(event["pool"][0]) == model.pool and not builds else None
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bfcviz.code_places import place_in_code, told_frames
 from bfcviz.errors import TraceError
-from bfcviz.events.label_table import BEGINS, Labels, phase_ends
+from bfcviz.events.label_table import BEGINS, NO_LABEL, Labels, phase_ends
 from bfcviz.events.origin import holds_only_states, thread_name
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
@@ -234,7 +234,7 @@ class _Lifetimes:
 # Groupings.
 
 UNNAMED: Final = {
-    "op": "no label",
+    "op": NO_LABEL,
     "line": "no line of code",
     "stack": "no stack",
     "shape": "no shape",

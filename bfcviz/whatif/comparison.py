@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from bfcviz.answers import AnswerTable
 from bfcviz.errors import BfcvizError, InvalidRequest
+from bfcviz.events.label_table import NO_LABEL
 from bfcviz.events.marks import mark_value, value_text
 from bfcviz.events.origin import BEGIN_MARKS
 from bfcviz.extras import arrow, arrow_schema
@@ -405,7 +406,7 @@ def _compared_failure_moment(row: dict[str, Any]) -> str:
     name, value = row["failed_after_mark"], row["failed_after_mark_value"]
     if name is None or name in BEGIN_MARKS:
         return ""
-    shown = printable(name) or "no label"
+    shown = printable(name) or NO_LABEL
     text = (
         ""
         if value is None or abs(value) >= MOST_COUNT

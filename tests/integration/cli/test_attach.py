@@ -1,21 +1,18 @@
 """`bfcviz attach`: it waits for a recording and serves its live page."""
 
 import asyncio
-import gzip
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
 import requests
 from integration.cli.test_demo import homes
 from integration.cli.test_view import printed_address
-from shared import ROOT
+from shared import ROOT, land_window, window_readers
 
-import bfcviz
 from bfcviz import LiveDashboard
 from bfcviz.cli import attach, main, view
 from bfcviz.errors import BfcvizError
@@ -73,7 +70,7 @@ def test_tensorflows_windows_are_shown_as_they_land(tmp_path):
     async def look():
         shown = attach.dashboard(str(tmp_path), "dark")
         for number in (1, 2):
-            land(number)
+            land_window(tmp_path, number, "lstm")
             await until(lambda number=number: len(shown.traces) == number)
         assert [name for name, _ in shown.menu.options] == ["window-000001", "window-000002"]
         assert shown.trace is shown.traces[1]
@@ -85,15 +82,6 @@ def test_tensorflows_windows_are_shown_as_they_land(tmp_path):
     async def until(true):
         while not true():  # noqa: ASYNC110  the sleep lets the loop run
             await asyncio.sleep(0.01)
-
-    def land(number):
-        made = tmp_path / ".window" / "plugins"
-        made.mkdir(parents=True)
-        (made / "vm.xplane.pb").write_bytes(gzip.decompress(bfcviz.sample("lstm").read_bytes()))
-        made.parent.rename(tmp_path / f"window-{number:06}")
-
-    def window_readers():
-        return [thread for thread in threading.enumerate() if thread.name == "bfcviz-windows"]
 
     (tmp_path / CLAIM).touch()
     asyncio.run(asyncio.wait_for(look(), LIMIT_S))

@@ -1,13 +1,12 @@
 """The dashboard of a watch: when it is made, what it shows, and that its own arrays stay off the heap."""
 
 import asyncio
-import threading
 import time
 
 import numpy as np
 import pytest
 from heaps import MIB
-from shared import land_window
+from shared import land_window, window_readers
 from unit.watching.ranks import board, ranks
 
 import bfcviz
@@ -155,19 +154,16 @@ def test_attach_shows_the_windows_that_are_there_at_once_and_later_ones_once_the
         series = attach.dashboard(str(tmp_path), "dark")
         assert (len(series.traces), series.trace) == (2, series.traces[1])
         assert series.children[-1] is series.inspector
-        assert not readers()
+        assert not window_readers()
         land_window(tmp_path, 3, "lstm")
         arrived, add = asyncio.Event(), series.add
         series.add = lambda *window, **options: (add(*window, **options), arrived.set())
         first = series.inspector
         first.page._handle_custom_msg({"do": "width", "width": 900}, [])
-        assert readers()
+        assert window_readers()
         await asyncio.wait_for(arrived.wait(), PATIENCE_S)
         assert series.inspector is not first
         assert series.trace is series.traces[2]
         series.close()
-
-    def readers():
-        return [thread for thread in threading.enumerate() if thread.name == "bfcviz-windows"]
 
     asyncio.run(attached())
