@@ -99,7 +99,7 @@ def _newest_window_view(folder: Path, theme: str) -> Any:
     The page gets the widgets of the windows that are there, all at once. Later windows are read once it has said
     something: while it is busy making those, more of them would only make the first picture late.
     """
-    from bfcviz.dashboard.inspector_menus import LiveSeries  # noqa: PLC0415
+    from bfcviz.dashboard.trace_menus import LiveSeries  # noqa: PLC0415
     from bfcviz.importers.tensorflow.windows import ProfilerWindow, open_windows  # noqa: PLC0415
 
     series, loop = LiveSeries("window", theme=theme), asyncio.get_running_loop()

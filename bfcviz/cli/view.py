@@ -168,7 +168,7 @@ def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
 
     ranks = _prepared_ranks.pop(file, None) or _ranks_to_view(file)
     if ranks is not None:
-        from bfcviz.dashboard.inspector_menus import RanksView  # noqa: PLC0415
+        from bfcviz.dashboard.trace_menus import RanksView  # noqa: PLC0415
 
         use_kinds(ranks.trace, kinds)
         return RanksView(ranks, theme=theme)

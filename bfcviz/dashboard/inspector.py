@@ -4,39 +4,36 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import anywidget
 import ipywidgets as widgets
 import traitlets
 from IPython.display import HTML
 
 from bfcviz.analysis.what_grew import first_moment
-from bfcviz.dashboard import controls, widget_lifetime
+from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.chunk_pane import ChunkList, ChunkPane
-from bfcviz.dashboard.controls import (
+from bfcviz.dashboard.event_list import EventList
+from bfcviz.dashboard.export_row import ExportRow
+from bfcviz.dashboard.figure_widget import FigureView
+from bfcviz.dashboard.fit_pane import FitPane
+from bfcviz.dashboard.header import Header
+from bfcviz.dashboard.holders_pane import GREW, HoldersPane
+from bfcviz.dashboard.layouts import EVERYTHING, StageBox, layout_name, layouts, map_pixels, names_in
+from bfcviz.dashboard.map_cursor import MapCursor
+from bfcviz.dashboard.page_messages import Message, PageMessage, PageWidget
+from bfcviz.dashboard.panel_data import PanelData, brushed, whole, zoomed
+from bfcviz.dashboard.toolbar import (
     MOVES,
-    Controls,
-    ExportRow,
     Player,
     Position,
+    Toolbar,
     ToolbarSize,
     bind,
     destination,
     search_hits_text,
 )
-from bfcviz.dashboard.event_list import EventList
-from bfcviz.dashboard.figure_widget import FigureView
-from bfcviz.dashboard.fit_pane import STYLE as FIT_STYLE
-from bfcviz.dashboard.fit_pane import FitPane
-from bfcviz.dashboard.header import Header
-from bfcviz.dashboard.holders_pane import GREW, HoldersPane
-from bfcviz.dashboard.layouts import EVERYTHING, StageBox, layout_name, layouts, map_pixels, names_in
-from bfcviz.dashboard.layouts import STYLE as STAGE_STYLE
-from bfcviz.dashboard.map_cursor import MapCursor
-from bfcviz.dashboard.panel_data import PanelData, brushed, whole, zoomed
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import holds_only_states
 from bfcviz.events.schema import Kind
@@ -55,105 +52,12 @@ from bfcviz.model.trace_index import index_of
 if TYPE_CHECKING:
     from bfcviz.dashboard.scrubbing import Scrubbing
 
-# ------------------------------------------------------------------------------
-# The page's side of a dashboard: an invisible widget that sends user actions from the page to Python.
-#
-# Python sends it only what it asked for (see scrubbing.py): anywidget drops messages to a widget that took a slow page
-# more than two seconds to start.
-#
-# The `do` of the messages that it sends:
-#
-# =========  ===========================================================================================
-# `theme`    the page is `light` or `dark`
-# `width`    width of the dashboard, in pixels
-# `key`      a key was pressed, outside of text fields and sliders; with `held` it repeats, until
-# `release`  the key that was held was released
-# `click`    a click into the figure: number of the panel (from 1), and the position on its axes
-# `whole`    a double click on a panel: show its whole range
-# `zoom`     the ranges of all axes, after a zoom or pan has ended
-# `brush`    `from` and `to` on the strip's axis: the window of steps; without them: all steps
-# `cursor`   the way that the cursor of the map goes, see `MapCursor.move`
-# `hover`    the number of the row of holders that the mouse points at; without it: none
-# `scroll`   the user scrolled a list: its name, and the row at its upper edge
-# `texts`    a text of the page is older than its figure: send all again
-# `scrub`    the page would show steps by itself; with `script` it needs the script for it
-# others     the `data-bfcviz` attribute of the clicked element
-# =========  ===========================================================================================
-
-# The text, not the path: for a path, anywidget keeps every widget alive to notify it when the file changes.
-_SCRIPT: Final = "\n".join(
-    Path(__file__).with_name(name).read_text(encoding="utf-8")
-    for name in ("page.js", "scrolling.js", "scrubbing.js")
-)
-
-# JupyterLab and ipywidgets remove the focus outline of menus, sliders and boxes. The class is repeated three times so
-# that this rule has a higher specificity than theirs.
-_STYLE: Final = """
-.bfcviz-dashboard:focus-visible, .bfcviz-dashboard.bfcviz-dashboard.bfcviz-dashboard :focus-visible {
-  outline: 2px solid var(--jp-brand-color1, #1976d2) !important; outline-offset: 1px;
-}
-.bfcviz-dashboard tr:focus-visible { outline-offset: -2px }
-.bfcviz-spoken {
-  position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap;
-}
-.bfcviz-map { position: absolute; pointer-events: none; overflow: clip; overflow-clip-margin: 6px }
-.bfcviz-map i {
-  position: absolute; outline: 2px solid var(--jp-ui-font-color0, #000);
-  box-shadow: 0 0 0 4px var(--jp-layout-color0, #fff);
-}
-.bfcviz-map:not(:focus) i { display: none }
-.bfcviz-scrub { position: absolute; z-index: 1; cursor: progress }
-.bfcviz-scrub > div { position: absolute; top: 0; bottom: 0; font: 10px system-ui, sans-serif }
-.bfcviz-scrub span { position: absolute; right: 4px; transform: translateY(-50%); white-space: nowrap }
-.bfcviz-scrubbed { display: none !important }
-.bfcviz-scrubs :is(.bfcviz-headline, .bfcviz-growth, .bfcviz-side) { opacity: .35 }
-@media (prefers-reduced-motion: reduce) {
-  .bfcviz-dashboard, .bfcviz-dashboard * {
-    animation: none !important; transition: none !important; scroll-behavior: auto !important;
-  }
-}
-"""
-
-# Paper, for the page of `bfcviz view`: nothing cuts the dashboard, which keeps its width and is shown 1,250 pixels
-# wide. Browsers shrink such a page to the width of the paper, but not one of twice that width. Inverted, the dark
-# colours are light ones of the same hues.
-_PRINT: Final = """
-@media print {
-  @page { size: landscape; margin: 8mm }
-  :is(body.jp-Notebook, body.jp-Notebook *):has(.bfcviz-dashboard) {
-    position: static !important; overflow: visible !important; contain: none !important; padding: 0 !important;
-    width: auto !important; height: auto !important;
-  }
-  body.jp-Notebook { min-width: 1250px }
-  body.jp-Notebook .bfcviz-dashboard {
-    min-width: calc(var(--bfcviz-width) * 1px); zoom: calc(1250 / max(1250, var(--bfcviz-width)));
-    print-color-adjust: exact;
-  }
-  .jp-Notebook .bfcviz-toolbar, .jp-Notebook .bfcviz-fit { display: none }
-  .jp-Notebook .bfcviz-figure { break-inside: avoid }
-  body.jp-Notebook[data-jp-theme-light="false"] .bfcviz-dashboard {
-    filter: invert(1) hue-rotate(180deg) brightness(1.08); background: #000;
-  }
-}
-"""
-
-Message = Mapping[str, Any]
+_WIDTH_STEP: Final = 40  # pixels: a smaller change of the page's width does not change the drawing
 
 
-class PageWidget(anywidget.AnyWidget):
-    """How the page reaches its Inspector: a widget of height 0 above the figure, as wide as the figure may be.
-
-    Args:
-        receive: called with each message from the page.
-    """
-
-    _esm = _SCRIPT
-    _css = _STYLE + _PRINT + controls.STYLE + STAGE_STYLE + FIT_STYLE
-
-    def __init__(self, receive: Callable[[Message], None]) -> None:
-        super().__init__()
-        self.layout.height = "0px"
-        self.on_msg(lambda _, message, __: receive(message))
+def rounded_width(pixels: float) -> int:
+    """The width of a page as a dashboard uses it."""
+    return max(int(pixels) // _WIDTH_STEP * _WIDTH_STEP, _WIDTH_STEP)
 
 
 # ------------------------------------------------------------------------------
@@ -190,7 +94,7 @@ _MOST_SAVED: Final = 1_000_000
 """Events of a trace whose first screen a notebook saves: it is drawn in a tenth of a second."""
 
 
-class ViewState(widgets.VBox):  # type: ignore[misc]
+class InspectorTraits(widgets.VBox):  # type: ignore[misc]
     """A widget with the traits of an Inspector, which documents them. A subclass draws them in `_show`."""
 
     step = traitlets.Int(0, help="events applied so far")
@@ -282,7 +186,7 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
         name, known = layout_name(proposal["value"]), layouts()
         if name not in known:
             raise traitlets.TraitError(
-                f"there is no view {name[:_MAX_LENGTH]!r}: this dashboard has {', '.join(known)}"
+                f"there is no view {name[:80]!r}: this dashboard has {', '.join(known)}"
             )
         return name
 
@@ -295,86 +199,7 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
 
 
 # ------------------------------------------------------------------------------
-# Validate page messages, which any script in a page can send, and dispatch them to the Inspector.
-
-_MAX_NUMBER: Final = 1e21
-"""Larger than any address, time or step in any unit; an axis never shows a larger number."""
-
-_MAX_LENGTH: Final = 80  # characters, of a number sent as text and of a message quoted in an error
-
-Range = tuple[float, float]
-
-
-class PageMessage:
-    """One message of the page to the Inspector: its fields by name, each checked for the requested type.
-
-    Raises:
-        BfcvizError: from every method, if the field is missing or has another type.
-    """
-
-    def __init__(self, content: Any) -> None:
-        self._content = content
-        if not isinstance(content, Mapping):
-            raise self._invalid("is not a mapping")
-
-    def has(self, name: str) -> bool:
-        """Whether the field exists and is not null."""
-        return self._content.get(name) is not None
-
-    def text(self, name: str) -> str:
-        """A text."""
-        value = self._content.get(name)
-        if not isinstance(value, str):
-            raise self._invalid(f"has no text {name!r}")
-        return value
-
-    def number(self, name: str) -> float:
-        """A finite number."""
-        value = self._content.get(name)
-        if not _is_message_number(value):
-            raise self._invalid(f"has no number {name!r}")
-        return float(value)
-
-    def whole(self, name: str, least: int = 0) -> int:
-        """A whole number, `least`..2^64-1. It may be sent as text: JavaScript's numbers are exact only to 2^53."""
-        value = self._content.get(name)
-        if isinstance(value, str) and value.isdecimal() and len(value) < _MAX_LENGTH:
-            value = int(value)
-        if type(value) is not int or not least <= value < 1 << 64:
-            raise self._invalid(f"has no valid whole number {name!r}")
-        return value
-
-    def ranges(self) -> dict[int, dict[str, Range]]:
-        """Number of a panel -> the ranges of its axes `x` and `y`. Skips panels without ranges, such as hidden ones."""
-        ranges = self._content.get("ranges")
-        if not isinstance(ranges, Mapping):
-            raise self._invalid("has no ranges")
-        found: dict[int, dict[str, Range]] = {}
-        for number, axes in ranges.items():
-            known = isinstance(axes, Mapping) and {
-                name: _message_range(axes.get(name)) for name in ("x", "y")
-            }
-            if known and all(known.values()) and str(number).isdecimal() and len(str(number)) < _MAX_LENGTH:
-                found[int(number)] = {name: ends for name, ends in known.items() if ends is not None}
-        return found
-
-    def _invalid(self, reason: str) -> BfcvizError:
-        content = repr(self._content)
-        content = content if len(content) <= _MAX_LENGTH else content[: _MAX_LENGTH - 1] + "…"
-        return BfcvizError(f"invalid page message: {content} {reason}; nothing was changed")
-
-
-def _message_range(ends: Any) -> Range | None:
-    """The range of an axis in a message to the Inspector; None: it is not valid."""
-    if not isinstance(ends, list | tuple) or len(ends) != 2 or not all(map(_is_message_number, ends)):
-        return None
-    return float(ends[0]), float(ends[1])
-
-
-def _is_message_number(value: Any) -> bool:
-    """Whether a field of a message to the Inspector is a number that an axis may show."""
-    return type(value) in {int, float} and -_MAX_NUMBER < value < _MAX_NUMBER
-
+# What the page asks of an Inspector: the handler of each of its messages.
 
 KEYS: Final = {
     "ArrowLeft": "back",
@@ -393,139 +218,129 @@ KEYS: Final = {
 }
 """Key -> the action it starts, as `Inspector.act` names it."""
 
-_WIDTH_STEP: Final = 40  # pixels: a smaller change of the page's width does not change the drawing
+
+def _handle_width(inspector: "Inspector", message: PageMessage) -> None:
+    inspector.width = rounded_width(message.number("width"))
 
 
-def rounded_width(pixels: float) -> int:
-    """The width of a page as a dashboard uses it."""
-    return max(int(pixels) // _WIDTH_STEP * _WIDTH_STEP, _WIDTH_STEP)
-
-
-def use_page_width(pixels: int) -> None:
-    """Draw dashboards, those that exist and later ones, for a page of this width, until it sends their own."""
-    ViewState.page_pixels = pixels
-    for each in [each for each in widget_lifetime.roots if isinstance(each, ViewState)]:
-        each.width = rounded_width(pixels)
-
-
-def _handle_width(view: "Inspector", message: PageMessage) -> None:
-    view.width = rounded_width(message.number("width"))
-
-
-def _handle_key(view: "Inspector", message: PageMessage) -> None:
+def _handle_key(inspector: "Inspector", message: PageMessage) -> None:
     if (key := message.text("key")) not in KEYS:
         return
     if message.has("held"):
-        view.hold(KEYS[key])
+        inspector.hold(KEYS[key])
     else:
-        view.act(KEYS[key])
+        inspector.act(KEYS[key])
 
 
-def _handle_click(view: "Inspector", message: PageMessage) -> None:
-    panel = view.view.panel_at(message.whole("panel"))
+def _handle_click(inspector: "Inspector", message: PageMessage) -> None:
+    panel = inspector.view.panel_at(message.whole("panel"))
     if panel is None or not (message.has("x") and message.has("y")):
         return
     x, y = message.number("x"), message.number("y")
-    selected, step = view.panel_data.chosen_at(panel.name, x, y, view.look)
-    view.go(step, replace(view.look, selected=selected))
+    selected, step = inspector.panel_data.chosen_at(panel.name, x, y, inspector.look)
+    inspector.go(step, replace(inspector.look, selected=selected))
 
 
-def _handle_cursor(view: "Inspector", message: PageMessage) -> None:
-    view.look = view.cursor.move(view.panel_data.model, view.look, message.text("way"))
+def _handle_cursor(inspector: "Inspector", message: PageMessage) -> None:
+    inspector.look = inspector.cursor.move(inspector.panel_data.model, inspector.look, message.text("way"))
 
 
-def _handle_zoom(view: "Inspector", message: PageMessage) -> None:
-    names = list(view.view.panels)
+def _handle_zoom(inspector: "Inspector", message: PageMessage) -> None:
+    names = list(inspector.view.panels)
     ranges = {
         names[number - 1]: axes for number, axes in message.ranges().items() if 0 < number <= len(names)
     }
-    shown = {name: panel for name, panel in view.view.panels.items() if name in names_in(view.views)}
-    view.look = zoomed(view.look, shown, ranges, view.panel_data.clock(view.look))
+    shown = {
+        name: panel for name, panel in inspector.view.panels.items() if name in names_in(inspector.views)
+    }
+    inspector.look = zoomed(inspector.look, shown, ranges, inspector.panel_data.clock(inspector.look))
 
 
-def _handle_whole(view: "Inspector", message: PageMessage) -> None:
-    panel = view.view.panel_at(message.whole("panel"))
+def _handle_whole(inspector: "Inspector", message: PageMessage) -> None:
+    panel = inspector.view.panel_at(message.whole("panel"))
     if panel is not None:
-        view.look = whole(view.look, panel.name)
+        inspector.look = whole(inspector.look, panel.name)
 
 
-def _handle_select(view: "Inspector", message: PageMessage) -> None:
+def _handle_select(inspector: "Inspector", message: PageMessage) -> None:
     born = message.whole("born") if message.has("born") else None
-    view.look = replace(view.look, selected=Selected(message.whole("address"), born))
+    inspector.look = replace(inspector.look, selected=Selected(message.whole("address"), born))
 
 
-def _handle_sort(view: "Inspector", message: PageMessage) -> None:
-    view.chunk_list.sort(message.text("by"))
+def _handle_sort(inspector: "Inspector", message: PageMessage) -> None:
+    inspector.chunk_list.sort(message.text("by"))
 
 
-def _handle_brush(view: "Inspector", message: PageMessage) -> None:
+def _handle_brush(inspector: "Inspector", message: PageMessage) -> None:
     ends = (message.number("from"), message.number("to")) if message.has("from") else None
-    view.look = brushed(view.look, ends, view.panel_data.clock(view.look))
-    view.moments = None if ends is None else view.look.steps
-    if view.look.since is not None:
-        view.compare_moments()
+    inspector.look = brushed(inspector.look, ends, inspector.panel_data.clock(inspector.look))
+    inspector.moments = None if ends is None else inspector.look.steps
+    if inspector.look.since is not None:
+        inspector.compare_moments()
 
 
-def _handle_details(view: "Inspector", _: PageMessage) -> None:
-    view.header.toggle_details()
+def _handle_details(inspector: "Inspector", _: PageMessage) -> None:
+    inspector.header.toggle_details()
 
 
-def _handle_hover(view: "Inspector", message: PageMessage) -> None:
-    view.look = replace(view.look, hovered=_message_holder(view, message) if message.has("row") else None)
+def _handle_hover(inspector: "Inspector", message: PageMessage) -> None:
+    inspector.look = replace(
+        inspector.look, hovered=_message_holder(inspector, message) if message.has("row") else None
+    )
 
 
-def _handle_holder(view: "Inspector", message: PageMessage) -> None:
-    choice = _message_holder(view, message) if message.has("row") else None
-    view.look = replace(view.look, holder=None if choice == view.look.holder else choice)
+def _handle_holder(inspector: "Inspector", message: PageMessage) -> None:
+    choice = _message_holder(inspector, message) if message.has("row") else None
+    inspector.look = replace(inspector.look, holder=None if choice == inspector.look.holder else choice)
 
 
-def _handle_search(view: "Inspector", message: PageMessage) -> None:
-    view.look = replace(view.look, search=message.text("text") if message.has("text") else None)
+def _handle_search(inspector: "Inspector", message: PageMessage) -> None:
+    inspector.look = replace(inspector.look, search=message.text("text") if message.has("text") else None)
 
 
-def _message_holder(view: "Inspector", message: PageMessage) -> HolderChoice | None:
-    return view.holders.choice(message.whole("row"))
+def _message_holder(inspector: "Inspector", message: PageMessage) -> HolderChoice | None:
+    return inspector.holders.choice(message.whole("row"))
 
 
-def _handle_holders_sort(view: "Inspector", message: PageMessage) -> None:
-    view.holders.sort(message.text("by"))
+def _handle_holders_sort(inspector: "Inspector", message: PageMessage) -> None:
+    inspector.holders.sort(message.text("by"))
 
 
-def _handle_holders_by(view: "Inspector", message: PageMessage) -> None:
+def _handle_holders_by(inspector: "Inspector", message: PageMessage) -> None:
     """The message to the Inspector to find holders by another property."""
-    view.holders.find_by(message.text("by"))
-    view.show_growth()
+    inspector.holders.find_by(message.text("by"))
+    inspector.show_growth()
 
 
-def _handle_holders_as(view: "Inspector", message: PageMessage) -> None:
+def _handle_holders_as(inspector: "Inspector", message: PageMessage) -> None:
     kind = message.text("as")
-    view.holders.show_as(kind)
+    inspector.holders.show_as(kind)
     if kind == GREW:
-        view.compare_moments()
+        inspector.compare_moments()
     else:
-        view.look = replace(view.look, since=None)
+        inspector.look = replace(inspector.look, since=None)
 
 
-def _handle_scroll(view: "Inspector", message: PageMessage) -> None:
-    scrolled = view.chunk_list if message.text("list") == "chunks" else view.event_list
+def _handle_scroll(inspector: "Inspector", message: PageMessage) -> None:
+    scrolled = inspector.chunk_list if message.text("list") == "chunks" else inspector.event_list
     scrolled.scroll(message.whole("top"))
 
 
-def _handle_texts(view: "Inspector", _: PageMessage) -> None:
-    for part in widget_lifetime.family(view):
+def _handle_texts(inspector: "Inspector", _: PageMessage) -> None:
+    for part in widget_lifetime.family(inspector):
         if isinstance(part, widgets.HTML):
             part.send_state("value")
 
 
-def _handle_scrub(view: "Inspector", message: PageMessage) -> None:
-    if view.scrubbing is None:
+def _handle_scrub(inspector: "Inspector", message: PageMessage) -> None:
+    if inspector.scrubbing is None:
         from bfcviz.dashboard.scrubbing import Scrubbing  # noqa: PLC0415  what it imports no first screen needs
 
-        view.scrubbing = Scrubbing(view.page.send)
-    view.scrubbing.begin(view.panel_data, view.look, script=message.has("script"))
+        inspector.scrubbing = Scrubbing(inspector.page.send)
+    inspector.scrubbing.begin(inspector.panel_data, inspector.look, script=message.has("script"))
 
 
-def dispatch(view: "Inspector", content: Message) -> None:
+def _handle_message(inspector: "Inspector", content: Message) -> None:
     """Run the handler of a message.
 
     Raises:
@@ -533,35 +348,35 @@ def dispatch(view: "Inspector", content: Message) -> None:
         TraitError: the message asks for a step that does not exist.
     """
     message = PageMessage(content)
-    if (do := message.text("do")) not in HANDLERS:
-        raise BfcvizError(f"unknown page message {do[:80]!r}: this dashboard knows {', '.join(HANDLERS)}")
-    HANDLERS[do](view, message)
+    if (do := message.text("do")) not in _HANDLERS:
+        raise BfcvizError(f"unknown page message {do[:80]!r}: this dashboard knows {', '.join(_HANDLERS)}")
+    _HANDLERS[do](inspector, message)
 
 
-HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
-    "theme": lambda view, message: view.set_trait(
+_HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
+    "theme": lambda inspector, message: inspector.set_trait(
         "page_theme", "dark" if message.text("theme") == "dark" else "light"
     ),
     "width": _handle_width,
     "key": _handle_key,
-    "release": lambda view, _: view.release(),
+    "release": lambda inspector, _: inspector.release(),
     "click": _handle_click,
     "cursor": _handle_cursor,
     "zoom": _handle_zoom,
     "whole": _handle_whole,
-    "step": lambda view, message: view.set_trait("step", message.whole("step")),
+    "step": lambda inspector, message: inspector.set_trait("step", message.whole("step")),
     "select": _handle_select,
     "sort": _handle_sort,
     "scroll": _handle_scroll,
     "scrub": _handle_scrub,
     "texts": _handle_texts,
-    "views": lambda view, message: view.set_trait("views", message.text("views")),
+    "views": lambda inspector, message: inspector.set_trait("views", message.text("views")),
     "brush": _handle_brush,
     "details": _handle_details,
     "hover": _handle_hover,
     "holder": _handle_holder,
     "search": _handle_search,
-    "ask": lambda view, message: view.set_trait(
+    "ask": lambda inspector, message: inspector.set_trait(
         "wanted", message.whole("size") if message.has("size") else 0
     ),
     "holders_sort": _handle_holders_sort,
@@ -575,7 +390,14 @@ HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
 # The Inspector
 
 
-class Inspector(ViewState):
+def use_page_width(pixels: int) -> None:
+    """Draw dashboards, those that exist and later ones, for a page of this width, until it sends their own."""
+    InspectorTraits.page_pixels = pixels
+    for each in [each for each in widget_lifetime.roots if isinstance(each, InspectorTraits)]:
+        each.width = rounded_width(pixels)
+
+
+class Inspector(InspectorTraits):
     """A view of one heap of a trace at one step, with controls to move it.
 
     `close()` frees its memory. Python also frees it when the page shows no view of it (its cell ran again, or its
@@ -604,7 +426,7 @@ class Inspector(ViewState):
         moments: the two steps that the user brushed on the time strip; None: the whole trace.
         page_theme, width: theme and width of the page, sent by it.
         lock: hold it to change anything from another thread.
-        panel_data, view, stage, header, holders, chunk, fit, cursor, controls, chunk_list, event_list, export_row,
+        panel_data, view, stage, header, holders, chunk, fit, cursor, toolbar, chunk_list, event_list, export_row,
             below, page, player: its parts.
 
     Raises:
@@ -632,8 +454,8 @@ class Inspector(ViewState):
         self._failed: tuple[tuple[Trace, int], int, int] | None = None
         # Set while a frame is drawn that changes only the map's image in the figure.
         self._map_image: str | None = None
-        self.controls = Controls([each.name for each in trace.origin.pools], self.act, self._ask)
-        self.player = Player(self._advance, lambda: self.controls.show_playing(playing=False))
+        self.toolbar = Toolbar([each.name for each in trace.origin.pools], self.act, self._ask)
+        self.player = Player(self._advance, lambda: self.toolbar.show_playing(playing=False))
         self.fit, self.cursor = FitPane(), MapCursor()
         self.header, self.holders, self.chunk = Header(), HoldersPane(self.compare_moments), ChunkPane()
         names = {"everything shown": EVERYTHING} | {kind.title: name for name, kind in FIGURES.items()}
@@ -683,7 +505,7 @@ class Inspector(ViewState):
         self.stage = StageBox(self.view.widget, panes, self._trace, self.pool)
         self.below = widgets.VBox(self._tables())
         self.page = PageWidget(self.receive)
-        above = [self.header.widget, *self.controls.rows, self.fit.widget]
+        above = [self.header.widget, *self.toolbar.rows, self.fit.widget]
         self.children = [*above, self.page, self.cursor.widget, self.stage.widget, self.below]
 
     def _tables(self) -> list[widgets.Widget]:
@@ -706,7 +528,7 @@ class Inspector(ViewState):
         """All widgets of the page, also if only some were made."""
         names = ("chunk_list", "event_list", "view", "header", "holders", "chunk", "fit", "cursor")
         parts = [self.__dict__[name].widget for name in names if name in self.__dict__]
-        return [*self.controls.inputs(), *self.controls.rows, self.export_row.row, *parts]
+        return [*self.toolbar.inputs(), *self.toolbar.rows, self.export_row.row, *parts]
 
     # -- drawing ---------------------------------------------------------------------------------------------
 
@@ -725,7 +547,7 @@ class Inspector(ViewState):
     def _show_beside(self) -> None:
         """Show `step` and `look` in everything but the figure."""
         model = self.panel_data.model
-        self._show_controls()
+        self._show_toolbar()
         self.fit.show(model, self.look)
         self.cursor.show(model, self.look)
         self.header.show(model, self.look, self.panel_data.search())
@@ -750,19 +572,19 @@ class Inspector(ViewState):
             return self.panel_data.held_map(look)
         return self.panel_data.panels(names_in(self.views), look)
 
-    def _show_controls(self) -> None:
-        first, controls = self._trace.first, self.controls
-        controls.show_range(first, self._last, self.step)
-        controls.show_following(self.follow, growing=self._trace.following and not self._ended)
-        controls.show_wanted(self.wanted)
-        controls.show_width(self.width)
+    def _show_toolbar(self) -> None:
+        first, toolbar = self._trace.first, self.toolbar
+        toolbar.show_range(first, self._last, self.step)
+        toolbar.show_following(self.follow, growing=self._trace.following and not self._ended)
+        toolbar.show_wanted(self.wanted)
+        toolbar.show_width(self.width)
         failed = self._last_failed_step()
-        controls.show_failures(some=self._trace.following or failed > 0)
-        controls.search.value = self.look.search or ""
-        controls.show_hits(search_hits_text(self.panel_data.model, self.look.search))
+        toolbar.show_failures(some=self._trace.following or failed > 0)
+        toolbar.search.value = self.look.search or ""
+        toolbar.show_hits(search_hits_text(self.panel_data.model, self.look.search))
         ahead, behind = self.step < self._last, self.step > first
         enabled = {"first": behind, "back": behind, "play": ahead, "forward": ahead, "last": ahead}
-        controls.set_enabled(enabled | {"oom": self.step < failed})
+        toolbar.set_enabled(enabled | {"oom": self.step < failed})
 
     def _last_failed_step(self) -> int:
         """The step just after the last failed request so far; 0: none failed. It reads only what is new of a trace."""
@@ -878,8 +700,8 @@ class Inspector(ViewState):
         """Go to the newest event, if it is followed."""
         self._last = len(self._trace)
         names = [each.name for each in self._trace.origin.pools]
-        if names != [name for name, _ in self.controls.pool.options]:  # a program made another heap
-            self.controls.show_pools(names)
+        if names != [name for name, _ in self.toolbar.pool.options]:  # a program made another heap
+            self.toolbar.show_pools(names)
         if self._map_image is None or self.views == "event_table":
             self.event_list.trace_grew()
         self._auto_move = True  # not a move by the user: it does not end `follow`
@@ -889,7 +711,7 @@ class Inspector(ViewState):
             self._auto_move = False
 
     def _listen(self) -> None:
-        controls = self.controls
+        controls = self.toolbar
         bind(self, "pool", controls.pool)
         bind(self, "colour", controls.colour)
         bind(self, "axis", controls.axis)
@@ -926,7 +748,7 @@ class Inspector(ViewState):
         """Show another trace, at its newest step if `follow` is set, else at its first."""
         with self._drawing():
             self._trace, self._last, self._ended = trace, len(trace), False
-            self.controls.show_pools([each.name for each in trace.origin.pools])
+            self.toolbar.show_pools([each.name for each in trace.origin.pools])
             self.pool = 0
             self._change_pool()
             self._auto_move = True
@@ -951,7 +773,7 @@ class Inspector(ViewState):
         """Run the action of the button `name`; on failure, show the error in the header.
 
         Args:
-            name: one of `bfcviz.dashboard.controls.MOVES`, or `play`, `whole`, `follow`, `everything`,
+            name: one of `bfcviz.dashboard.toolbar.MOVES`, or `play`, `whole`, `follow`, `everything`,
                 `unselect`.
         """
         with self._showing_errors():
@@ -995,23 +817,23 @@ class Inspector(ViewState):
     def receive(self, message: Message) -> None:
         """Handle a message from the page; on failure, show the error in the header."""
         with self._showing_errors():
-            dispatch(self, message)
+            _handle_message(self, message)
 
     def _position(self) -> Position:
         chosen, handle, label = self.look.selected, None, None
         if chosen is not None:
             handle, label = self.panel_data.handle_and_label(chosen)
-        return Position(self._trace, self.pool, self.step, self.controls.target.value, handle, label)
+        return Position(self._trace, self.pool, self.step, self.toolbar.target.value, handle, label)
 
     def _toggle_play(self) -> None:
         if self.player.playing:
             self.player.pause()
         else:
             self.player.play()
-            self.controls.show_playing(playing=True)
+            self.toolbar.show_playing(playing=True)
 
     def _advance(self) -> bool:
-        self.step = min(self.step + self.controls.speed.value, self._last)
+        self.step = min(self.step + self.toolbar.speed.value, self._last)
         return self.step < self._last
 
 

@@ -13,11 +13,11 @@ import ipywidgets as widgets
 from bfcviz import notebook
 from bfcviz.analysis.account import DeviceAccount, device_number
 from bfcviz.dashboard import widget_lifetime
-from bfcviz.dashboard.controls import numbered
 from bfcviz.dashboard.header import notice
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.render_loop import BUDGET, RATE, FrameChoice, FrameKind, Renderer, Workload
 from bfcviz.dashboard.table import row
+from bfcviz.dashboard.toolbar import numbered
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import Status
 from bfcviz.events.sliding_window import KEEP

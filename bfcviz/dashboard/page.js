@@ -8,7 +8,7 @@ const DOUBLE_CLICK_MS = 250;
 const REST_MS = 400; // a step shown for so long is read out: not each one while a key is held
 const LATE_MS = 1000; // header and figure show different steps for so long: the page says so
 const LOST_MS = 10_000; // and after so long again, the newest state does not come by itself
-// The keys that Python handles: see KEYS in bfcviz/dashboard/inspector.py.
+// The keys that Python handles: see KEYS in inspector.py.
 const KEYS = new Set(["ArrowLeft", "ArrowRight", "Home", "End", " ", "n", "N", "o", "w", "k", "f", "z", "Escape"]);
 
 export default {

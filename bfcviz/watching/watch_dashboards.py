@@ -16,9 +16,9 @@ import traitlets
 from numpy.typing import NDArray
 
 from bfcviz.dashboard import LiveDashboard, widget_lifetime
-from bfcviz.dashboard.controls import numbered
 from bfcviz.dashboard.live_dashboard import RingReader
 from bfcviz.dashboard.render_loop import Renderer, Workload
+from bfcviz.dashboard.toolbar import numbered
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import Status
 from bfcviz.events.storage.folder import recordings_in

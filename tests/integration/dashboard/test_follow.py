@@ -11,7 +11,7 @@ from shared import ROOT
 from unit.figures.synthetic import KiB, PlainHeap
 
 import bfcviz
-from bfcviz.dashboard.inspector_menus import LiveSeries
+from bfcviz.dashboard.trace_menus import LiveSeries
 from bfcviz.errors import BfcvizError
 
 LIMIT_S = 150

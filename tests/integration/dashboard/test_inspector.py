@@ -10,12 +10,12 @@ import pytest
 import traitlets
 from unit.dashboard.pages import assert_fit_for_a_page, everything_in
 from unit.dashboard.side_html import Side, cells
-from unit.dashboard.test_controls import until
+from unit.dashboard.test_toolbar import until
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 import bfcviz
 from bfcviz.dashboard import Inspector
-from bfcviz.dashboard import controls as player_module
+from bfcviz.dashboard import toolbar as player_module
 from bfcviz.dashboard.figure_widget import difference
 from bfcviz.dashboard.holders_pane import MOST
 from bfcviz.errors import BfcvizError, FileError
@@ -40,7 +40,7 @@ def words(inspector):
 
 
 def press(inspector, name):
-    inspector.controls.buttons[name].click()
+    inspector.toolbar.buttons[name].click()
 
 
 def drawn(inspector, name):
@@ -155,7 +155,7 @@ def test_buttons_walk(inspector):
 def test_next_and_previous_go_to_the_events_of_the_chosen_kind(inspector, trace):
     for kind in (Kind.SPLIT, Kind.MERGE, Kind.EXTEND, Kind.OOM):
         inspector.step = 20
-        inspector.controls.target.value = kind.name
+        inspector.toolbar.target.value = kind.name
         press(inspector, "next")
         assert inspector.step > 20, kind
         between = trace.read(20, inspector.step)["kind"].tolist()
@@ -178,7 +178,7 @@ def test_a_jump_with_nowhere_to_go_says_so(inspector):
 def test_the_button_to_the_next_failure_answers_only_where_there_is_a_later_one(trace):
     failed = failed_steps(trace, 0)
     inspector = Inspector(trace, 0)
-    button = inspector.controls.buttons["oom"]
+    button = inspector.toolbar.buttons["oom"]
     for step, disabled in (
         (0, False),
         (failed[-1] - 1, False),
@@ -205,7 +205,7 @@ def test_it_finds_the_worst_and_the_peak(inspector):
 def test_each_step_is_drawn_once(inspector, monkeypatch):
     shown = []
     monkeypatch.setattr(inspector.view, "show", lambda *_, **__: shown.append(inspector.step))
-    inspector.controls.step.value = 10
+    inspector.toolbar.step.value = 10
     inspector.step = 11
     assert shown == [10, 11]
 
@@ -230,9 +230,9 @@ def test_the_touched_chunk_is_outlined(inspector):
 def test_an_empty_trace_is_shown():
     inspector = Inspector(trace_of(np.zeros(0, EVENT)))
     assert "holds no events" in words(inspector)
-    assert inspector.controls.step.disabled
+    assert inspector.toolbar.step.disabled
     for name in ("forward", "back", "play", "first", "last"):
-        assert inspector.controls.buttons[name].disabled
+        assert inspector.toolbar.buttons[name].disabled
     for name in ("next", "previous", "oom", "worst", "peak"):
         press(inspector, name)
     assert inspector.step == 0
@@ -262,11 +262,11 @@ def two_pools():
 
 def test_several_pools_get_a_menu_and_each_its_steps():
     inspector = Inspector(two_pools(), 0)
-    assert inspector.controls.pool.layout.display is None
+    assert inspector.toolbar.pool.layout.display is None
     press(inspector, "forward")
     press(inspector, "forward")
     assert inspector.step == 3
-    inspector.controls.pool.value = 1
+    inspector.toolbar.pool.value = 1
     assert inspector.pool == 1
     assert inspector.panel_data.model.stats().pool_bytes == 2 * MiB
     press(inspector, "forward")
@@ -285,7 +285,7 @@ def test_another_trace_is_shown_in_the_same_view(trace):
     assert words(inspector) == words(fresh)
     for one, other in zip(inspector.view.widget.data, fresh.view.widget.data, strict=True):
         assert difference(one.to_plotly_json(), other.to_plotly_json()).keys() <= {"uid"}
-    assert inspector.controls.of.value == fresh.controls.of.value
+    assert inspector.toolbar.of.value == fresh.toolbar.of.value
 
 
 def test_another_trace_is_followed_where_the_last_one_was(trace):
@@ -300,10 +300,10 @@ def test_play_goes_on_until_paused(inspector, monkeypatch):
 
     async def run():
         press(inspector, "play")
-        assert inspector.controls.buttons["play"].icon == "pause"
+        assert inspector.toolbar.buttons["play"].icon == "pause"
         await until(lambda: inspector.step >= 3)
         press(inspector, "play")
-        await until(lambda: inspector.controls.buttons["play"].icon == "play")
+        await until(lambda: inspector.toolbar.buttons["play"].icon == "play")
 
     asyncio.run(run())
     assert 3 <= inspector.step <= 5
@@ -312,7 +312,7 @@ def test_play_goes_on_until_paused(inspector, monkeypatch):
 def test_play_stops_at_the_end(inspector, monkeypatch):
     monkeypatch.setattr(player_module, "FRAME_S", 0.0)
     inspector.step = 600
-    inspector.controls.speed.value = 10
+    inspector.toolbar.speed.value = 10
 
     async def run():
         press(inspector, "play")
@@ -320,13 +320,13 @@ def test_play_stops_at_the_end(inspector, monkeypatch):
 
     asyncio.run(run())
     assert inspector.step == 609
-    assert inspector.controls.buttons["play"].icon == "play"
+    assert inspector.toolbar.buttons["play"].icon == "play"
 
 
 def test_play_without_an_event_loop_is_explained(inspector):
     press(inspector, "play")
     assert "event loop" in words(inspector)
-    assert inspector.controls.buttons["play"].icon == "play"
+    assert inspector.toolbar.buttons["play"].icon == "play"
 
 
 def test_every_picture_can_be_exported(inspector):
@@ -423,13 +423,13 @@ def test_a_typed_or_dragged_size_is_answered_and_names_what_is_in_the_way():
     inspector = Inspector(trace, len(trace))
     answer = inspector.fit.widget
     assert answer.layout.display == "none"
-    inspector.controls.size.value = 24 * MiB
-    assert (inspector.wanted, inspector.controls.wanted.box.value) == (24 * MiB, "24.0 MiB")
+    inspector.toolbar.size.value = 24 * MiB
+    assert (inspector.wanted, inspector.toolbar.wanted.box.value) == (24 * MiB, "24.0 MiB")
     assert answer.layout.display is None
     best = Side(answer.value).all("button")[-1]["does"]
     assert best == {"do": "select", "address": str(places[2]), "born": None}
-    inspector.controls.wanted.box.value = "50 MiB"
-    assert inspector.controls.size.value == 48 * MiB  # the nearest one; the answer is for what was typed
+    inspector.toolbar.wanted.box.value = "50 MiB"
+    assert inspector.toolbar.size.value == 48 * MiB  # the nearest one; the answer is for what was typed
     assert inspector.wanted == 50 * MiB
     *_, way = Side(answer.value).all("button")
     assert way["text"].strip("\u2068\u2069") == "gradients"
@@ -437,18 +437,18 @@ def test_a_typed_or_dragged_size_is_answered_and_names_what_is_in_the_way():
     assert inspector.look.selected.address == places[1]
     assert_fit_for_a_page(inspector)
     inspector.receive({"do": "ask"})
-    assert (inspector.wanted, inspector.controls.size.value, answer.layout.display) == (0, 0, "none")
+    assert (inspector.wanted, inspector.toolbar.size.value, answer.layout.display) == (0, 0, "none")
 
 
 def test_a_search_says_how_much_it_finds(trace):
     inspector = Inspector(trace, 300)
     used = inspector.panel_data.model.in_use()
-    inspector.controls.search.value = f">{MiB}B"
+    inspector.toolbar.search.value = f">{MiB}B"
     big = used[used["size"] >= MiB]["size"]
     assert all(
-        each in inspector.controls.hits.value for each in (f"{len(big)} chunk", format_bytes(int(big.sum())))
+        each in inspector.toolbar.hits.value for each in (f"{len(big)} chunk", format_bytes(int(big.sum())))
     )
-    inspector.controls.search.value = "there is no such label"
-    assert inspector.controls.hits.value
-    inspector.controls.search.value = ""
-    assert inspector.controls.hits.value == ""
+    inspector.toolbar.search.value = "there is no such label"
+    assert inspector.toolbar.hits.value
+    inspector.toolbar.search.value = ""
+    assert inspector.toolbar.hits.value == ""

@@ -11,10 +11,10 @@ from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.analysis.account import Account, AccountFigures, account_of
 from bfcviz.dashboard import live_dashboard as module
-from bfcviz.dashboard.controls import MOVES
 from bfcviz.dashboard.layouts import layouts, names_in
 from bfcviz.dashboard.live_dashboard import LiveDashboard
 from bfcviz.dashboard.render_loop import FrameKind
+from bfcviz.dashboard.toolbar import MOVES
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Status
 from bfcviz.events.trace import Trace
@@ -105,7 +105,7 @@ def shown_steps(dashboard):
     texts = [header[1], header[2], status[1]]
     return [int(text.replace(",", "")) for text in texts] + [
         inspector.step,
-        inspector.controls.step.value,
+        inspector.toolbar.step.value,
         inspector.panel_data.model.step,
         inspector.panel_data.live_map.step,
     ]

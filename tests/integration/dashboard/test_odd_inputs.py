@@ -41,7 +41,7 @@ def use_colours_and_buttons(inspector):
         inspector.views = ("chunk_table", "event_table", "memory")[third]
         inspector.page_theme = ("light", "dark")[third % 2]
         inspector.width = (480, 700, 1100)[third]
-    for button in inspector.controls.buttons.values():
+    for button in inspector.toolbar.buttons.values():
         button.click()
     assert_fit_for_a_page(inspector)
 

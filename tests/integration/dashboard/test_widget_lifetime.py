@@ -19,8 +19,8 @@ from unit.dashboard.pages import tell_views
 import bfcviz
 from bfcviz.dashboard.figure_widget import PlotlyScript
 from bfcviz.dashboard.inspector import Inspector
-from bfcviz.dashboard.inspector_menus import LiveSeries
 from bfcviz.dashboard.live_dashboard import LiveDashboard
+from bfcviz.dashboard.trace_menus import LiveSeries
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 
@@ -226,7 +226,7 @@ def test_unseen_but_in_a_variable_it_hears_the_page(trace):
     tell_views(made, 1)
     tell_views(made, 0)
     gc.collect()
-    box = made.controls.step
+    box = made.toolbar.step
     data = {"method": "update", "state": {"value": 9}, "buffer_paths": []}
     comm.get_comm_manager().comms[box.model_id].handle_msg({"content": {"data": data}, "buffers": []})
     assert (made.step, made.panel_data.model.step) == (9, 9)

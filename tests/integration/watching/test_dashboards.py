@@ -35,9 +35,9 @@ def test_without_a_notebook_it_is_made_on_first_use():
     assert f"ended: {len(w.trace):,} events" in dashboard.status.value
     assert "has ended" in dashboard.says_line.value
     assert dashboard.pause_button.layout.display == "none"
-    assert dashboard.inspector.controls.buttons["follow"].layout.display == "none"
+    assert dashboard.inspector.toolbar.buttons["follow"].layout.display == "none"
     dashboard.inspector.act("back")
-    assert dashboard.inspector.controls.buttons["follow"].layout.display == "none"
+    assert dashboard.inspector.toolbar.buttons["follow"].layout.display == "none"
     assert held.nbytes == 8 * MIB
     dashboard.close()
 

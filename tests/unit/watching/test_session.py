@@ -457,7 +457,7 @@ def test_all_heaps_of_a_recording_are_one_trace(live, tmp_path):
         made[0].heaps[1].allocate(10_000)
         w.mark("step 1")
         w.dashboard.refresh()
-        assert [name for name, _ in inspector.controls.pool.options] == ["cupy:0", "cupy:1"]
+        assert [name for name, _ in inspector.toolbar.pool.options] == ["cupy:0", "cupy:1"]
         assert inspector.pool == 0
         inspector.pool = 1
         made[0].heaps[1].allocate(10_000)

@@ -17,7 +17,7 @@ def inspector():
 
 
 def test_buttons_without_effect_are_disabled(inspector):
-    buttons = inspector.controls.buttons
+    buttons = inspector.toolbar.buttons
     assert buttons["back"].disabled
     assert buttons["first"].disabled
     assert not buttons["forward"].disabled
@@ -28,25 +28,25 @@ def test_buttons_without_effect_are_disabled(inspector):
 
 def test_the_number_shows_and_sets_the_step(inspector):
     inspector.step = 42
-    assert inspector.controls.step.value == 42
-    inspector.controls.step.value = 44
+    assert inspector.toolbar.step.value == 42
+    inspector.toolbar.step.value = 44
     assert inspector.step == 44
 
 
 def test_a_second_row_is_shown_on_demand(inspector):
-    second = inspector.controls.rows[1]
+    second = inspector.toolbar.rows[1]
     assert second.layout.display == "none"
-    inspector.controls.more.value = True
+    inspector.toolbar.more.value = True
     assert second.layout.display is None
 
 
 def test_the_search_box_sets_the_search_and_shows_it(inspector):
-    inspector.controls.search.value = " conv "
+    inspector.toolbar.search.value = " conv "
     assert inspector.look.search == "conv"
-    inspector.controls.search.value = ""
+    inspector.toolbar.search.value = ""
     assert inspector.look.search is None
     inspector.look = replace(inspector.look, search="bias")
-    assert inspector.controls.search.value == "bias"
+    assert inspector.toolbar.search.value == "bias"
 
 
 def test_escape_undoes_filter_search_and_selection_in_turn_and_hovering_at_once(inspector):
@@ -79,7 +79,7 @@ def test_the_window_of_steps_follows_a_step_out_of_it(inspector):
 
 
 def test_one_pool_needs_no_menu(inspector):
-    assert inspector.controls.pool.layout.display == "none"
+    assert inspector.toolbar.pool.layout.display == "none"
 
 
 def test_the_request_size_may_be_text():
@@ -87,12 +87,12 @@ def test_the_request_size_may_be_text():
     assert shown.wanted == shown.look.wanted == 1 << 20
     shown.wanted = "2 MiB"
     assert shown.look.wanted == 2 << 20
-    assert shown.controls.wanted.value == 2 << 20
+    assert shown.toolbar.wanted.value == 2 << 20
     shown.wanted = 3_000_001
-    assert shown.controls.wanted.value == 3_000_001
-    shown.controls.wanted.box.value = "5 MiB"
+    assert shown.toolbar.wanted.value == 3_000_001
+    shown.toolbar.wanted.box.value = "5 MiB"
     assert shown.wanted == 5 << 20
-    shown.controls.wanted.box.value = ""
+    shown.toolbar.wanted.box.value = ""
     assert shown.look.wanted is None
     with pytest.raises(traitlets.TraitError, match="wanted='much'"):
         shown.wanted = "much"
