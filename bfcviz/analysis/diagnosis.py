@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.heap_settings import Family, HeapSettings, heap_settings_of
 from bfcviz.analysis.leaks import Growth
+from bfcviz.analysis.pinned_runs import Pin, Run
 from bfcviz.analysis.short_names import cut, path_end
 from bfcviz.answers import Answer, AnswerTable, data_frame
 from bfcviz.code_places import place_in_code
-from bfcviz.events.event_source import BLOCK
 from bfcviz.events.label_table import NO_LABEL
 from bfcviz.events.origin import (
     Origin,
@@ -24,11 +24,9 @@ from bfcviz.events.origin import (
     holds_only_states,
     regions_known,
 )
-from bfcviz.events.schema import Kind
-from bfcviz.events.trace import Trace, event_times
+from bfcviz.events.trace import Trace
 from bfcviz.model.grouping import UNNAMED
 from bfcviz.model.holders import Holders, holders, largest_holder_rows, other_holders
-from bfcviz.model.lifetimes import born_of
 from bfcviz.model.model import Model
 from bfcviz.terminal import wrapped_lines
 from bfcviz.units import counted, format_bytes, short_address
@@ -37,205 +35,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bfcviz.analysis.account import DeviceAccount
-
-# ------------------------------------------------------------------------------
-# Runs: neighbouring chunks of one region that would hold a request once the chunks in use among them are freed.
-#
-# ::
-#
-#     region    [ free 4 | a 1 | free 3 | b 9 | free 6 ]       a request of 8
-#     runs       \_______________/                             frees 1: the best
-#                         \______________________/            frees 9
-#
-# A run is best where it has the fewest bytes in use. For each last chunk the shortest window that is long enough has
-# the fewest of them, so a search in prefix sums finds all candidates: O(n log n), without a Python loop over chunks.
-
-
-@dataclass(frozen=True)
-class Run:
-    """Neighbouring chunks of one region, with the free chunks on both sides.
-
-    Attributes:
-        first, stop: the half-open range of its chunks, as indices of the chunks by address.
-        region: slot of its region.
-        address, size: its start address; bytes of the free chunk that it becomes.
-        bytes_in_use: bytes to free.
-        chunks_in_use: number of chunks to free.
-        pins: its chunks in use, at most `MOST_PINS`, by address; () before they are looked up.
-    """
-
-    first: int
-    stop: int
-    region: int
-    address: int
-    size: int
-    bytes_in_use: int
-    chunks_in_use: int
-    pins: "tuple[Pin, ...]" = ()
-
-
-def best_runs(chunks: NDArray[np.void], wanted: int, most: int) -> list[Run]:
-    """The runs of at least `wanted` bytes with the fewest bytes in use, at most `most`; they do not overlap.
-
-    Of equal ones the run with fewer chunks in use comes first, then the lower address.
-
-    Args:
-        chunks: every chunk by ascending address, of CHUNK; they tile every region.
-        wanted: bytes, at least 1.
-        most: how many runs.
-    """
-    if not len(chunks) or most <= 0:
-        return []
-    in_use, regions = (np.ascontiguousarray(chunks[name]) for name in ("in_use", "region"))
-    sizes = chunks["size"].astype(np.int64)
-    # Prefix sums of `size`, `bytes_in_use` and `chunks_in_use` of a run; each one longer than the chunks.
-    numbers = sizes, np.where(in_use, sizes, 0), in_use.astype(np.int64)
-    sums = [np.concatenate([np.zeros(1, np.int64), np.cumsum(each)]) for each in numbers]
-    ends = sums[0]
-    if wanted > ends[-1]:  # it may also be too large for the columns
-        return []
-    begins = _run_region_begins(regions)
-    starts = np.searchsorted(ends, ends[1:] - wanted, "right") - 1
-    stops = np.flatnonzero(starts >= begins[:-1]) + 1
-    starts = starts[stops - 1]
-    used, count = (each[stops] - each[starts] for each in sums[1:])
-    found: list[Run] = []
-    while len(stops):
-        equal = np.flatnonzero(used == used.min())
-        best = equal[int(np.argmin(count[equal]))]
-        first, stop = _with_free_sides(in_use, begins, int(starts[best]), int(stops[best]))
-        region, address = (int(chunks[name][first]) for name in ("region", "address"))
-        size, to_free, chunks_to_free = (int(each[stop] - each[first]) for each in sums)
-        found.append(Run(first, stop, region, address, size, to_free, chunks_to_free))
-        if len(found) == most:
-            break
-        left = (stops <= first) | (starts >= stop)
-        starts, stops, used, count = starts[left], stops[left], used[left], count[left]
-    return found
-
-
-def _run_region_begins(regions: NDArray[np.uint16]) -> NDArray[np.intp]:
-    """For each chunk the index of the first chunk of its region; one more entry: the number of chunks."""
-    places = np.arange(len(regions))
-    is_first = np.concatenate([[True], regions[1:] != regions[:-1]])
-    return np.append(np.maximum.accumulate(np.where(is_first, places, 0)), len(regions))
-
-
-def _with_free_sides(
-    in_use: NDArray[np.bool_], begins: NDArray[np.intp], first: int, stop: int
-) -> tuple[int, int]:
-    """The range [first, stop) of one region, and the free chunks of the region on both sides of it."""
-    begin = int(begins[first])
-    end = int(np.searchsorted(begins, begin, "right"))
-    before, after = np.flatnonzero(in_use[begin:first]), in_use[stop:end]
-    low = begin + int(before[-1]) + 1 if len(before) else begin
-    return low, stop + int(np.argmax(after)) if after.any() else end
-
-
-# ------------------------------------------------------------------------------
-# Pins: the chunks in use of a run, with who holds them, since when, and until when.
-
-MOST_PINS: Final = 1000
-"""Chunks in use of one run that are named; all of them are counted."""
-
-_LOOK: Final = 8 * BLOCK  # later events that are searched for their FREEs
-
-
-@dataclass(frozen=True)
-class Pin:
-    """A chunk in use between free chunks.
-
-    Attributes:
-        address, size: its start address and its bytes.
-        requested: bytes that its owner asked for; its size where the trace does not have it.
-        label: the name of its allocation, "" for none.
-        details: what else the label says, such as `stack` and `shape`.
-        stream: number of its stream, 0 for none.
-        age: events since it was allocated; None where the trace has no history.
-        age_s: the same in seconds; None also where the trace has no times.
-        freed: index of the event that frees it later; None where none is known.
-    """
-
-    address: int
-    size: int
-    requested: int
-    label: str
-    details: dict[str, str]
-    stream: int
-    age: int | None
-    age_s: float | None
-    freed: int | None
-
-    @property
-    def notes(self) -> list[str]:
-        """When it was allocated and freed, and the first line of its stack, as far as they are known."""
-        found = []
-        if self.age is not None:
-            seconds = "" if self.age_s is None else f" ({self.age_s:.3g} s)"
-            found.append(f"allocated {self.age:,} events before{seconds}")
-        if self.freed is not None:
-            found.append(f"freed at event {self.freed:,}")
-        return found + self.details.get("stack", "").strip().splitlines()[:1]
-
-
-def pins_of(model: Model, chunks: NDArray[np.void]) -> tuple[Pin, ...]:
-    """The pins for some chunks of the model's step; those in use, at most `MOST_PINS`, by address.
-
-    Args:
-        model: stands at the step.
-        chunks: of CHUNK, by ascending address.
-    """
-    trace, step = model.trace, model.step
-    rows = chunks[chunks["in_use"]][:MOST_PINS]
-    born = rows["born"]
-    ages: list[int | None] = [None] * len(rows)
-    seconds: list[float | None] = [None] * len(rows)
-    freed: list[int | None] = [None] * len(rows)
-    if len(rows) and not holds_only_states(trace.origin.details):
-        ages = [step - 1 - seq if seq >= trace.first else None for seq in born.tolist()]
-        seconds = _pin_age_seconds(trace, step, born)
-        freed = _frees_of_pins(trace, model.pool, step, born)
-    return tuple(
-        Pin(
-            address=int(row["address"]),
-            size=int(row["size"]),
-            requested=int(row["requested"]),
-            label=trace.labels[int(row["label"])].name,
-            details=dict(trace.labels[int(row["label"])].details),
-            stream=int(row["stream"]),
-            age=age,
-            age_s=age_s,
-            freed=free,
-        )
-        for row, age, age_s, free in zip(rows, ages, seconds, freed, strict=True)
-    )
-
-
-def _pin_age_seconds(trace: Trace, step: int, born: NDArray[np.uint64]) -> list[float | None]:
-    """Seconds from each ALLOCATE to the step."""
-    now = int(trace.read(step - 1, step)["time"][0])
-    times = event_times(trace, born)
-    if now == 0 and not times.any():  # the file has no times
-        return [None] * len(born)
-    known = (born >= trace.first) & (times <= now)
-    return [
-        (now - time) / 1e9 if is_known else None for time, is_known in zip(times.tolist(), known, strict=True)
-    ]
-
-
-def _frees_of_pins(trace: Trace, pool: int, step: int, born: NDArray[np.uint64]) -> list[int | None]:
-    """The FREE of each allocation, among the next events."""
-    found: dict[int, int] = {}
-    wanted = set(born.tolist())
-    for block in trace.blocks(step, min(len(trace), step + _LOOK)):
-        at = np.flatnonzero((block["kind"] == Kind.FREE) & (block["pool"] == pool))
-        begun = born_of(block, at)
-        mine = np.isin(begun, born)
-        found |= dict(zip(begun[mine].tolist(), block["seq"][at[mine]].tolist(), strict=True))
-        if len(found) == len(wanted):
-            break
-    return [found.get(seq) for seq in born.tolist()]
-
 
 # ------------------------------------------------------------------------------
 # Diagnosis: the verdict on one request, with the numbers that it follows from.
@@ -1201,15 +1000,6 @@ def _region_totals(model: Model, chunks: NDArray[np.void]) -> RegionTotals:
         count=len(regions),
         largest=int(regions["size"].max(initial=0)),
         wholly_free=tuple(zip(whole["address"].tolist(), whole["size"].tolist(), strict=True)),
-    )
-
-
-def diagnosed_runs(model: Model, wanted: int, most: int) -> tuple[Run, ...]:
-    """The runs of chunks that would make room for the request, with the chunks in use that pin them."""
-    chunks = model.chunks()
-    return tuple(
-        replace(run, pins=pins_of(model, chunks[run.first : run.stop]))
-        for run in best_runs(chunks, wanted, most)
     )
 
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bfcviz.analysis.advice import others_hold_it
-from bfcviz.analysis.diagnosis import AdviceKind, Diagnosis, Pin, Run, Verdict
+from bfcviz.analysis.diagnosis import AdviceKind, Diagnosis, Verdict
 from bfcviz.analysis.heap_settings import Family
+from bfcviz.analysis.pinned_runs import Pin, Run
 from bfcviz.analysis.stated_advice import AdviceWord
 from bfcviz.analysis.stated_verdict import StatedCause
 

@@ -6,13 +6,13 @@ from typing import Final
 from bfcviz.analysis.diagnosis import (
     Diagnosis,
     Verdict,
-    diagnosed_runs,
     diagnosed_verdict,
     held_by,
     model_to_diagnose,
     undecided_diagnosis,
 )
 from bfcviz.analysis.leaks import growth_until
+from bfcviz.analysis.pinned_runs import runs_with_pins
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import RecordedFailure
 from bfcviz.events.schema import Kind
@@ -97,7 +97,7 @@ def judged_diagnosis(model: Model, found: Diagnosis, runs: int, *, tries: bool =
         return found
     has_chunks = found.knows("largest_free_chunk")
     if has_chunks and found.verdict not in {Verdict.ABOVE_LIMIT, Verdict.NO_FAILURE}:
-        found = replace(found, runs=diagnosed_runs(model, found.rounded, runs), held_by=held_by(model))
+        found = replace(found, runs=runs_with_pins(model, found.rounded, runs), held_by=held_by(model))
     if tries and found.event is not None and found.verdict is not Verdict.NO_FAILURE:
         found = replace(found, growing=growth_until(model, found.event))
     from bfcviz.analysis.advice import advice_for  # noqa: PLC0415  with the tables of all messages: `info` needs none

@@ -13,16 +13,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.diagnosis import (
-    Diagnosis,
-    Run,
-    Verdict,
-    best_runs,
-    model_to_diagnose,
-    undecided_diagnosis,
-)
+from bfcviz.analysis.diagnosis import Diagnosis, Verdict, model_to_diagnose, undecided_diagnosis
 from bfcviz.analysis.failures import RUNS, judged_diagnosis
 from bfcviz.analysis.heap_settings import Family, HeapSettings
+from bfcviz.analysis.pinned_runs import Run, best_runs
 from bfcviz.analysis.short_names import cut
 from bfcviz.code_places import place_in_code
 from bfcviz.events.label_table import Labels

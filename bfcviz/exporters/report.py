@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from bfcviz.analysis.account import DeviceAccount
 from bfcviz.analysis.diagnosis import (
     Diagnosis,
-    Pin,
     Verdict,
     failure_headline,
     free_words,
@@ -24,6 +23,7 @@ from bfcviz.analysis.diagnosis import (
 )
 from bfcviz.analysis.diagnosis_json import diagnosis_json
 from bfcviz.analysis.failures import diagnose
+from bfcviz.analysis.pinned_runs import Pin
 from bfcviz.analysis.pool_growths import (
     Growths,
     PoolGrowth,

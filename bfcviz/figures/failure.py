@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.analysis.diagnosis import Diagnosis, Run, without_failure
+from bfcviz.analysis.diagnosis import Diagnosis, without_failure
 from bfcviz.analysis.failures import diagnose
+from bfcviz.analysis.pinned_runs import Run
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.events.label_table import NO_LABEL
 from bfcviz.events.trace import Trace
