@@ -33,13 +33,8 @@ from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import setting
 from bfcviz.importers.file_content import is_url, local_copy
 from bfcviz.importers.file_format import READABLE
-from bfcviz.importers.message_reader import (
-    StatedFailures,
-    is_pasted,
-    last_line,
-    read_message_file,
-    read_pasted,
-)
+from bfcviz.importers.message_file import last_line, read_message_file
+from bfcviz.importers.message_reader import StatedFailures, is_pasted, read_pasted
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.rank_files import rank_files
 from bfcviz.model import find_steps

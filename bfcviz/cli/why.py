@@ -22,7 +22,8 @@ from bfcviz.cli.common import asked_ranks, pool_number, status_of
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.file_content import is_url, local_copy
-from bfcviz.importers.message_reader import is_pasted, read_message_file, read_pasted
+from bfcviz.importers.message_file import read_message_file
+from bfcviz.importers.message_reader import is_pasted, read_pasted
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.find_steps import failures_left_out
 from bfcviz.public_functions import growths_lead, lead_without_failure

@@ -10,13 +10,13 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate, groupby, pairwise
 from math import prod
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bfcviz.errors import FileError, NoMessage
+from bfcviz.errors import FileError
 from bfcviz.formats import message_tables, tensorflow, torch, xla
 from bfcviz.formats.message_grammar import (
     BOLD_NUMBER,
@@ -29,8 +29,8 @@ from bfcviz.formats.message_grammar import (
     calendar_seconds,
 )
 from bfcviz.formats.message_tables import ENTRIES, TABLES
-from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces, decoded_pieces, read_content
-from bfcviz.importers.file_format import READABLE, detect_format, is_plain_text
+from bfcviz.importers.file_content import decoded_pieces
+from bfcviz.importers.message_mentions import FRAME, WIDEST, mention_of
 
 # ------------------------------------------------------------------------------
 # StatedSize: the bytes that a text states, as exactly as it prints them.
@@ -135,13 +135,11 @@ MOST: Final = 5000
 _MOST_GENERAL: Final = 50
 """Lines with words that any program may print, of which the one that says most counts."""
 
-_REACH: Final = 12_000
+REACH: Final = 12_000
 """Characters after its beginning that may belong to a message: the longest is the table of a program."""
 
-_WIDEST: Final = 400
-"""Characters of the longest line of interest: before a message, and of its own."""
 
-_BEHIND: Final = max(_WIDEST, *(entry.behind for entry in TABLES))
+_BEHIND: Final = max(WIDEST, *(entry.behind for entry in TABLES))
 _PIECE: Final = 1 << 20
 _PLACE: Final = re.compile(r"\{\w+\}")
 
@@ -273,7 +271,7 @@ class _MessageReader:
         codes = _ESCAPE_IN_JSON.sub("\x1b", piece.replace("\r\n", "\n"))
         plain = BOLD_NUMBER.sub(r"\1", TERMINAL_CODE.sub("", codes))
         self._buffer += _CUT_WORD.sub(_whole_word, plain)
-        self._read(max(self._done, len(self._buffer) - _REACH))
+        self._read(max(self._done, len(self._buffer) - REACH))
 
     def end(self) -> StatedFailures:
         """What the whole text tells."""
@@ -301,7 +299,7 @@ class _MessageReader:
             label = _STREAM.match(buffer, start, found.start)
             if label is not None and _shape_of_label(label[0]) in self._shapes:
                 stream = _name_of_stream(label[0])
-            rank = _rank_before(buffer[max(start, found.start - _WIDEST) : found.start])
+            rank = _rank_before(buffer[max(start, found.start - WIDEST) : found.start])
         if rank is None:
             label = _LABEL.match(buffer, start, found.start)
             if label is not None and label[0] in self._labels:
@@ -342,7 +340,7 @@ class _MessageReader:
                 self._left_out += 1
                 continue
             first = max(previous, each.start - each.entry.behind, 0) if each.entry.behind else each.start
-            last = min(strong[after], each.start + _REACH)
+            last = min(strong[after], each.start + REACH)
             rank, stream = self._writer_of_line(each, buffer)
             key = stream, rank, each.entry.name
             if each.entry.role is Role.CONSEQUENCE and key in self._lost:
@@ -356,7 +354,7 @@ class _MessageReader:
                     self._lost[key] = read
                 previous = each.stop
                 continue
-            if self._statements and each.start - self._ended <= _WIDEST:
+            if self._statements and each.start - self._ended <= WIDEST:
                 read.is_part = _is_part(self._statements[-1], read, buffer[self._ended : each.start])
             self._statements.append(read)
             previous = self._ended = each.stop
@@ -402,9 +400,6 @@ def _without_overlaps(found: list[_Beginning], kept: list[_Beginning]) -> list[_
     return sorted([*kept, *result], key=lambda each: each.start)
 
 
-_FRAME: Final = re.compile(r"\bFile [\"'][^\n]{1,300}, line \d|^[ \t]{0,20}-{1,20}>")
-"""A line of a traceback, of Python or of a notebook."""
-
 _OUTPUT: Final = re.compile(r"[^A-Za-z\s,;'-]")
 """What lines of programs have, and words of a person rarely."""
 
@@ -430,16 +425,16 @@ def _is_in_place(place: str, text: str, match: re.Match[str]) -> bool:
     """Whether a text stands where its entry must: the last line of a traceback, or the last that a program printed."""
     if place in ("", "printed"):
         return not place or _is_printed(text, match)
-    above = text[max(0, match.start() - 2 * _WIDEST) : match.start()].split("\n")
+    above = text[max(0, match.start() - 2 * WIDEST) : match.start()].split("\n")
     if place == "traceback":
-        return any(_FRAME.search(line) for line in above[-_TRACEBACK_LINES:-1])
+        return any(FRAME.search(line) for line in above[-_TRACEBACK_LINES:-1])
     printed = [line for line in above if line.strip()][-_PRINTED_LINES:]
     last = printed[-1] if printed else ""
     if _CHAT.match(above[-1]) or _GAME.search(last):
         return False
     if _PROGRESS.search(last):
         return True
-    if len(text) - match.end() > _SHELL_LINES * _WIDEST:
+    if len(text) - match.end() > _SHELL_LINES * WIDEST:
         return False
     below = [line for line in text[match.end() :].split("\n") if line.strip()]
     is_end = len(below) <= _SHELL_LINES and all(_SHELL.search(line) for line in below)
@@ -501,8 +496,8 @@ _NAME_AFTER: Final = re.compile(r"(?:Error|Exception|\)|\"|'|,|:|\.)*(?:[ \t:(]|
 
 def _is_printed(text: str, match: re.Match[str]) -> bool:
     """Whether words that any program may print stand in a line of a program, and are no words of a person."""
-    before = text[max(0, match.start() - _WIDEST) : match.start()].rpartition("\n")[2]
-    after = text[match.end() : match.end() + _WIDEST].partition("\n")[0]
+    before = text[max(0, match.start() - WIDEST) : match.start()].rpartition("\n")[2]
+    after = text[match.end() : match.end() + WIDEST].partition("\n")[0]
     words, around = text[match.start() : match.end()], f"{before} {after}"
     if _is_of_source(before, words, after):
         return False
@@ -700,18 +695,18 @@ def _message_statement(
     entry, first, last = found.entry, around.start, around.stop
     window = buffer[first:last].replace("\\n", "\n")  # a notebook and JSON logs hold escapes
     lines = window.split("\n")
-    cleaned = [lines[0], *(part[_end_of_message_prefix(part) :] for part in lines[1:])]
+    cleaned = [lines[0], *(part[end_of_message_prefix(part) :] for part in lines[1:])]
     flat, glued = " ".join(cleaned), "".join(cleaned)
-    lead = buffer[max(0, first - _WIDEST) : first].rpartition("\n")[2]
-    before = buffer[max(0, found.start - _WIDEST) : found.start].rpartition("\n")[2]
-    shown = (before + buffer[found.start : found.start + _WIDEST]).split("\n", 1)[0]
+    lead = buffer[max(0, first - WIDEST) : first].rpartition("\n")[2]
+    before = buffer[max(0, found.start - WIDEST) : found.start].rpartition("\n")[2]
+    shown = (before + buffer[found.start : found.start + WIDEST]).split("\n", 1)[0]
     letters = str if entry.patterns[found.variant].match(buffer, found.start) else str.lower
     near = letters(_POD.sub("", f"{shown}\n{window[: found.stop - first + 2000]}"))
     statement = _Statement(
         entry,
         found.variant,
         line,
-        " ".join(shown.split())[:_WIDEST],
+        " ".join(shown.split())[:WIDEST],
         _message_numbers(entry, flat, glued, lambda: _joints([f"{lead}{lines[0]}", *lines[1:]], cleaned)),
         {mark for word, mark in entry.marks.items() if letters(word) in near},
         next((version for word, version in entry.versions.items() if letters(word) in near), ""),
@@ -720,9 +715,9 @@ def _message_statement(
         device=_named_number(entry.device_patterns, flat),
         is_raised=_RAISED.search(before) is not None,
     )
-    _take_message_details(statement, buffer[found.start : min(last, found.start + _WIDEST)], flat)
+    _take_message_details(statement, buffer[found.start : min(last, found.start + WIDEST)], flat)
     if entry.name == "usage-slurm":
-        _take_job_table(statement, buffer[found.start : found.start + _REACH].split("\n"))
+        _take_job_table(statement, buffer[found.start : found.start + REACH].split("\n"))
     _take_mention(statement, found, buffer)
     return statement
 
@@ -744,10 +739,10 @@ class _LogClock:
 
     def time_of(self, buffer: str, start: int) -> LogTime | None:
         """When the line at this place was written; where it does not say that, the last near line that does."""
-        end = buffer.find("\n", start, start + _WIDEST)
+        end = buffer.find("\n", start, start + WIDEST)
         line = buffer.rfind("\n", 0, start) + 1
-        stop = end if end >= 0 else start + _WIDEST
-        own = next(map(_nanoseconds, _TIME.finditer(buffer, max(line, start - _WIDEST), stop)), None)
+        stop = end if end >= 0 else start + WIDEST
+        own = next(map(_nanoseconds, _TIME.finditer(buffer, max(line, start - WIDEST), stop)), None)
         if own is not None:
             return LogTime(own, is_own=True)
         first = max(self._seen, line - _BEHIND, 0)
@@ -789,10 +784,10 @@ _LINES_AFTER: Final = 2
 def _general_statement(found: _Beginning, buffer: str, line: int, rank: int | None) -> _Statement:
     """What the lines around words that any program may print say: whose they are, which memory, and the numbers."""
     entry = found.entry
-    start = max(buffer.rfind("\n", 0, found.start) + 1, found.start - _WIDEST)
-    rows = buffer[start : found.stop + 2 * _WIDEST].replace("\\n", "\n").split("\n")[: 1 + _LINES_AFTER]
+    start = max(buffer.rfind("\n", 0, found.start) + 1, found.start - WIDEST)
+    rows = buffer[start : found.stop + 2 * WIDEST].replace("\\n", "\n").split("\n")[: 1 + _LINES_AFTER]
     words, own, near = buffer[found.start : found.stop], rows[0], "\n".join(rows)
-    earlier = "\n".join(buffer[max(0, start - 2 * _WIDEST) : start].split("\n")[-1 - _LINES_AFTER :])
+    earlier = "\n".join(buffer[max(0, start - 2 * WIDEST) : start].split("\n")[-1 - _LINES_AFTER :])
     flat = " ".join(rows)
     program = next(
         (
@@ -807,7 +802,7 @@ def _general_statement(found: _Beginning, buffer: str, line: int, rank: int | No
         entry,
         found.variant,
         line,
-        " ".join(own.split())[:_WIDEST],
+        " ".join(own.split())[:WIDEST],
         _message_numbers(entry, flat, flat),
         next(filter(None, map(_memory_of_lines, (words, own, near, earlier))), set()),
         "",
@@ -870,7 +865,8 @@ def _named_number(patterns: Iterable[re.Pattern[str]], flat: str, other: int | N
     return int(number) if number.isdecimal() else other
 
 
-def _end_of_message_prefix(line: str) -> int:
+def end_of_message_prefix(line: str) -> int:
+    """Where the message of a line begins: behind the time, the rank and the level that a logger writes."""
     prefix = _PREFIX.match(line)
     return 0 if prefix is None else prefix.end()
 
@@ -923,6 +919,17 @@ def _message_numbers(
                 found[number.name] = size
                 break
     return found
+
+
+def _take_mention(statement: _Statement, found: _Beginning, buffer: str) -> None:
+    """Mark a text that no program printed."""
+    entry, has_facts = statement.entry, bool(statement.facts)
+    span = (found.start, found.stop)
+    statement.is_quoted, statement.is_named = mention_of(
+        entry, buffer, span, has_facts=has_facts, is_raised=statement.is_raised
+    )
+    if not (has_facts or entry.is_weak or entry.patterns[found.variant].match(buffer, found.start)):
+        statement.is_quoted = True  # it was found by its words alone
 
 
 def _take_message_details(statement: _Statement, begins: str, flat: str) -> None:
@@ -1077,185 +1084,6 @@ _TAKERS: Final[Mapping[str, Callable[[_Statement, str], None]]] = {
     "sglang-fraction": _take_profiled_tokens,
 }
 """Name of an entry -> what takes its details."""
-
-
-# ------------------------------------------------------------------------------
-# Texts that tell of no failure: a line of a program or of its documentation, and a sentence that names an error.
-
-_QUOTES: Final = "\"'`"
-
-_CODE_BEFORE: Final = re.compile(
-    r"(?:\b(?:if|elif|case|and|or|not|in|return|assert)[ \t]{1,9}\(?|[=!]=[ \t]{0,9}"
-    r"|(?:\b[a-z_]|\.[A-Z])\w{0,60}\((?:\w{1,20},[ \t])?)[fr]?[\"']$"
-)
-"""What stands in code before a text in quotation marks."""
-
-_NAME_BEFORE: Final = re.compile(r"(?:\bcase[ \t]{1,9}|[=!]=[ \t]{0,9})$")
-"""What stands in code before the name of an error."""
-
-_COMPARED: Final = re.compile(r"\w[ \t]*[=!]=[ \t]*[\"'`]")
-"""A name that code compares with a text."""
-
-_MATCH_BEFORE: Final = re.compile(
-    r"(?:\bmatch[ \t]{0,9}=[ \t]{0,9}|\.(?:search|match|fullmatch|findall|compile)\([ \t]{0,9})[fr]?[\"']$"
-)
-"""What stands before the text that a test or a search expects; such a text may have numbers."""
-
-_ENUM_AFTER: Final = re.compile(
-    r"[ \t]{0,60}=[ \t]{0,9}-?(?:0x[\dA-Fa-f]{1,8}|\d{1,4})[ \t]{0,9},?[ \t]{0,9}(?:$|//|/\*|#)"
-)
-"""What follows the name of an error where it is declared."""
-
-_UNFINISHED: Final = re.compile(r"[Tt]r(?:ied|ying) to allocate[ \t]{0,3}[\"'{%<$]|shape ?\[[^\d\s\]]")
-"""A text with a place for a number, as the source of a program and its documentation have it."""
-
-_CITED_AFTER: Final = re.compile(r"[.!…]?[ \t]?[\"'][ \t]{1,9}[a-z]|[.!…]?[ \t]?[\"'],?[ \t]{1,9}(?:#|//)")
-"""What follows a text in quotation marks that is a part of a sentence, or has a comment."""
-
-_WORD_AND_QUOTE: Final = re.compile(r"[A-Za-z,][ \t]{1,3}[\"']$")
-_LABEL_AND_QUOTE: Final = re.compile(r"\w=[\"']$")
-_ERROR_IN_QUOTES: Final = re.compile(r"\w(?:Error|Exception): [^\"'`]{0,200}$")
-_SMALL_WORD_BEFORE: Final = re.compile(r"\b[a-z]{1,30},?[ \t]{1,3}$")
-_SMALL_WORD_AFTER: Final = re.compile(r",?[ \t]{1,3}[a-z]")
-_DIFF: Final = re.compile(r"[+-][ \t]{1,80}")
-_IN_TRACEBACK: Final = re.compile(r"\bFile [\"'][^\n]{1,300}$|^[ \t]{0,20}-{1,20}>")
-
-
-def _take_mention(statement: _Statement, found: _Beginning, buffer: str) -> None:
-    """Mark a text that no program printed: one that code or documentation quotes, and one that a sentence names."""
-    *above, before = buffer[max(0, found.start - _WIDEST) : found.start].rsplit("\n", 2)
-    after, _, below = buffer[found.stop : found.stop + _WIDEST].partition("\n")
-    words = buffer[found.start : found.stop]
-    if statement.facts:
-        statement.is_quoted = _MATCH_BEFORE.search(before) is not None
-        return
-    is_executed = _IN_TRACEBACK.search(above[-1] if above else "") or _IN_TRACEBACK.match(before)
-    entry = statement.entry
-    statement.is_quoted = (
-        (statement.is_raised and _DIFF.match(before) is not None)
-        or (entry.is_alone and _SMALL_WORD_AFTER.match(after) is not None)
-        or _is_in_code(words, before, after)
-        or _is_cited(words, before, after)
-        or (entry.is_weak and _is_told(before, after))
-        or _is_in_document(before, after, "\n".join(above), below)
-        or (entry.family == "host" and _CONDITION.search(before) is not None)
-        or not (entry.is_weak or entry.patterns[found.variant].match(buffer, found.start))
-    )
-    is_in_sentence = entry.name == "torch-cuda" and (
-        _SMALL_WORD_BEFORE.search(before) is not None or _HOW_TO_AVOID.search(before) is not None
-    )
-    statement.is_named = is_in_sentence or (statement.is_raised and not is_executed)
-
-
-_RETURNS_BEFORE: Final = re.compile(r"\breturns?[ \t]{1,3}[\"'`]?$")
-_WHEN_AFTER: Final = re.compile(r"[\"'`]?[ \t]{1,3}(?:when|if|in case)\b")
-_DESCRIBED_AFTER: Final = re.compile(
-    r"[\"'`]?[ \t]{0,3}(?::|-)?[ \t]{1,3}Resource allocation failed inside the cuBLAS"
-)
-_NO_MORE_BEFORE: Final = re.compile(
-    r"\b(?:do not|don['\u2019]?t|does not|doesn['\u2019]?t|no longer|never) (?:get|see|have|throw|raise|give)s?\b"
-    r"[^.!?]{0,80}$"
-)
-_NO_MORE_AFTER: Final = re.compile(
-    r"[^.!?]{0,80}\b(?:any ?more|no longer|is gone|disappeared|was fixed|is fixed)\b"
-)
-
-
-def _is_told(before: str, after: str) -> bool:
-    """Whether a sentence describes an error, or says that it does not occur any more."""
-    is_described = _RETURNS_BEFORE.search(before) is not None and _WHEN_AFTER.match(after) is not None
-    return (
-        is_described
-        or _DESCRIBED_AFTER.match(after) is not None
-        or _NO_MORE_BEFORE.search(before) is not None
-        or _NO_MORE_AFTER.match(after) is not None
-    )
-
-
-_CLASS: Final = r"[ \t]{0,3}[\"'`]?(?:[\w.]{1,60}(?:Error|Exception):[ \t]{1,3})?$"
-"""What may stand between a word and the message that it is about: quotation mark, class of the error."""
-
-_YOU_SEE: Final = r" you (?:see|get|encounter|run into|hit|receive)\b"
-"""What follows an "if" with which documentation begins to tell what an error means."""
-
-_MENTION_BEFORE: Final = re.compile(
-    r"\b(?:[Ii]f|[Ww]henever|[Uu]nless|[Ii]n case of|[Nn]o|[Zz]ero|[Kk]eine?n?)\b"
-    + _CLASS
-    + rf"|\b[Ii]f{_YOU_SEE}"
-    r"(?:[^.!?:]|\.\w){0,80}(?:(?:Error|Exception): )?[\"'`]?$"
-    r"|\b(?:may|might|can|could) (?:also |then )?cause\b"
-    + _CLASS
-    + r"|\b[Ww]hat(?: is|'s| are) the differences? between\b[^.!?]*$"
-    r"|\bmean in (?:an?|the) $"
-    r"|(?<![之以]前)(?:没有?|沒有?|未|不再|不会|不會)再?(?:出现|出現|发生|發生|遇到|报错?|報|看到)[:\uff1a]?"
-    + _CLASS
-    + r"|エラーが出(?:たら|た場合)[^。]*$"
-    r"|\bhelp[ \t]?=[ \t]?[fr]?[\"'][^\"']*$"
-    r"|^[ \t]*msg(?:id|str)[ \t][\"']"
-)
-"""What stands before an error of which a line speaks, without telling that it occurred."""
-
-_NONE_AFTER: Final = re.compile(
-    r"[ \t]{0,3}(?:エラー)?[はが]?(?:もう)?(?:発生し|出|起き|起こり|表示され)て?い?(?:ません|な[いか])(?!よう|ため)"
-    r"|[^.!?]{0,40}`[ \t]now (?:suggest|print|show|say|tell|report|name|fall|give)s\b"
-)
-_ZERO_BEFORE: Final = re.compile(r"(?i)(?<!rank )(?<!gpu )(?<!device )(?<![\w.,:-])0[ \t]$")
-_NUMBER_OF_AFTER: Final = re.compile(r"[ \t]{1,3}(?:errors|events|messages|exceptions)\b")
-_COMMENT: Final = re.compile(r"[ \t]{0,80}(?:#{1,6}|//)[ \t]")
-_TABLE_CELL: Final = re.compile(r"[ \t]{0,9}\|[^|]*$")
-_NEXT_CELL: Final = re.compile(r"[ \t]{0,40}\|[ \t]{1,40}[A-Za-z']{1,30} [A-Za-z]")
-_READER: Final = re.compile(r"\s{0,9}If" + _YOU_SEE)
-_COMMIT: Final = re.compile(r"(?m:^commit [0-9a-f]{7,40}$)")
-_CONDITION: Final = re.compile(r"\bIf (?:an?|your?) (?![^.!?]*\b(?:I|we|my)\b)[^.!?]*$")
-_HOW_TO_AVOID: Final = re.compile(r"\b(?:[Hh]ow|[Ww]ays?) to (?:avoid|prevent)" + _CLASS)
-
-
-def _is_in_document(before: str, after: str, above: str, below: str) -> bool:
-    """Whether a comment, a table, a heading, a commit or a sentence names an error that did not occur."""
-    if _MENTION_BEFORE.search(before) or _NONE_AFTER.match(after):
-        return True
-    if _NUMBER_OF_AFTER.match(after) and _ZERO_BEFORE.search(before):
-        return True
-    if any(_FRAME.search(line) for line in above.split("\n")):  # a quoted traceback
-        return False
-    if _COMMENT.match(before):
-        is_script = before.startswith("# ") and above.rpartition("\n")[2].startswith("#")
-        return is_script or before[0] in " \t/" or _READER.match(below) is not None
-    is_cell = _TABLE_CELL.match(before) is not None and _NEXT_CELL.match(after) is not None
-    return is_cell or (before.startswith("    ") and _COMMIT.search(above) is not None)
-
-
-def _is_in_code(words: str, before: str, after: str) -> bool:
-    """Whether the line around a text is one of a program."""
-    is_name = " " not in words
-    return (
-        _UNFINISHED.search(words + after) is not None
-        or _CODE_BEFORE.search(before) is not None
-        or _MATCH_BEFORE.search(before) is not None
-        or (is_name and _NAME_BEFORE.search(before) is not None)
-        or _COMPARED.search(words) is not None
-        or (is_name and not before.strip() and _ENUM_AFTER.match(after) is not None)
-    )
-
-
-_REPORTED_BEFORE: Final = re.compile(
-    r"\b(?:crash(?:e[sd])? (?:and|with)(?: shows?)?|hitting|we g[eo]t|I (?:always |still |only )?g[eo]t|getting)"
-    r"(?: (?:an?|the|this|error|message))*:?[ \t]{1,3}[\"'`]"
-)
-"""What a person writes before a quotation of what a program printed in front of them."""
-
-
-def _is_cited(words: str, before: str, after: str) -> bool:
-    """Whether a text stands in quotation marks within a sentence; programs put the names of errors into them, too."""
-    if _REPORTED_BEFORE.search(before):
-        return False
-    if before[-1:] == "`":
-        outside = f"{before[:-1]}{after.partition('`')[2]}"
-        return any(letter.isalpha() or letter == "|" for letter in outside)
-    is_open = any(before.count(quote) % 2 for quote in _QUOTES[:2])
-    if " " not in words or not is_open or _LABEL_AND_QUOTE.search(before) or _ERROR_IN_QUOTES.search(before):
-        return False
-    return _CITED_AFTER.match(after) is not None or _WORD_AND_QUOTE.search(before) is not None
 
 
 # ------------------------------------------------------------------------------
@@ -1706,7 +1534,7 @@ def device_of_messages(text: str) -> dict[str, Any]:
         {name: size.value for name, size in _message_numbers(entry, near, near).items()}
         for pattern in entry.patterns
         for match in list(pattern.finditer(text))[:_MOST_DEVICES]
-        for near in [text[match.start() : match.start() + _WIDEST]]
+        for near in [text[match.start() : match.start() + WIDEST]]
     ]
     names = ("device_total", "device_free_at_start")
     values = {name: {each[name] for each in said if name in each} for name in names}
@@ -1714,129 +1542,6 @@ def device_of_messages(text: str) -> dict[str, Any]:
 
 
 _MOST_DEVICES: Final = 64
-
-
-# ------------------------------------------------------------------------------
-# Which files are texts with messages, and which hold a heap.
-
-_HEAP: Final = re.compile(
-    rb"(?:InUse|Free|Chunk) {1,2}at (?:0x)?[0-9A-Fa-f]{1,16}(?: next \d{1,20})? of size \d"
-    rb"|__LOG_MEMORY__|Extending allocation by "
-)
-_HEAP_WORDS: Final = (b" of size ", b"__LOG_MEMORY__", b"Extending allocation by ")
-"""One of them is in every match: found much faster."""
-
-_OVERLAP: Final = 200
-
-
-def holds_more_than_messages(pieces: Iterable[bytes]) -> bool:
-    """Whether a text has the chunks of a heap, or its history: then it opens as a trace, not as messages."""
-    tail = b""
-    for piece in pieces:
-        text = tail + piece
-        if b"\0" in text:
-            text = text.replace(b"\0", b"")
-        if any(word in text for word in _HEAP_WORDS) and _HEAP.search(text) is not None:
-            return True
-        tail = text[-_OVERLAP:]
-    return False
-
-
-_MEMORY_WORDS: Final = re.compile(
-    rb"(?i)memory|\bOOM|\bkilled\b|\bSIGKILL\b|\bbad_alloc\b|\b(?:code|status)\W{1,4}137\b"
-)
-
-
-def _words_of_memory(path: Path) -> str:
-    """Which line of a text without a message may be about memory, in brackets; "" where none is."""
-    breaks = 0
-    for piece in ContentPieces(path, UNPACKED_TEXT):
-        if (found := _MEMORY_WORDS.search(piece)) is not None:
-            line = 1 + breaks + piece.count(b"\n", 0, found.start())
-            return f" (line {line:,} may be about memory, but holds no failure that bfcviz knows: give more lines)"
-        breaks += piece.count(b"\n")
-    return ""
-
-
-_NAMED_ERROR: Final = re.compile(
-    r"(?:[\w.]{1,80}(?:Error|Exception)|FATAL|Fatal Python error|panic|thread '[^'\n]{1,40}' panicked)\b(?::|$| at )"
-)
-"""What the line of an error begins with."""
-
-
-def last_line(path: Path) -> str:
-    """How a log ends: its last error near the end, else its last line with letters or digits; "" where it has none."""
-    tail = b""
-    for piece in ContentPieces(path, UNPACKED_TEXT):
-        tail = (tail + piece)[-_REACH:]
-    lines = TERMINAL_CODE.sub("", tail.decode("utf-8", "replace")).splitlines()
-    told = [line for line in reversed(lines) if any(map(str.isalnum, line))]
-    errors = (line for line in told[:_LAST_LINES] if _NAMED_ERROR.match(line, _end_of_message_prefix(line)))
-    last = next(errors, told[0] if told else "")
-    return " ".join(last.split())[:_WIDEST]
-
-
-_LAST_LINES: Final = 40
-
-_LARGEST_PASTE: Final = 1 << 23
-"""Bytes of a text that someone copied. A larger log is read once only, as a trace."""
-
-
-def _holds_only_cut_dumps(path: Path) -> bool:
-    """Whether a text holds chunks of a heap, but of no heap all of them, and no history."""
-    # They need NumPy, and most texts have no chunks.
-    from bfcviz.importers.bfc_log.failure_dumps import holds_only_cut_dumps  # noqa: PLC0415
-    from bfcviz.importers.bfc_log.log_lines import log_text  # noqa: PLC0415
-    from bfcviz.importers.bfc_log.vlog import holds_log_memory, holds_regions, holds_requests  # noqa: PLC0415
-
-    if path.stat().st_size > _LARGEST_PASTE:
-        return False
-    log = log_text(read_content(path, unpacked=UNPACKED_TEXT).data)
-    has_regions = holds_regions(log.text) and "ran out of memory trying" not in log.text
-    has_history = has_regions or holds_requests(log.text) or holds_log_memory(log.text)
-    return not has_history and holds_only_cut_dumps(log)
-
-
-def _of_cut_dump(found: StatedFailures) -> StatedFailures:
-    """The failures of a pool with the mark that the list of its chunks is cut."""
-    failures = [
-        replace(each, marks=each.marks | {"cut_dump"}) if ENTRIES[each.message].family == "bfc" else each
-        for each in found.failures
-    ]
-    return found._replace(failures=failures)
-
-
-def read_message_file(path: Path) -> StatedFailures | None:
-    """What a text file tells; None where it is no text, holds a heap, or tells nothing of memory that ran out.
-
-    A heap of which many chunk lines are missing is none: then the other lines decide.
-
-    Raises:
-        NoMessage: it is a text that tells nothing and has no other format.
-        FileError: the file cannot be read.
-    """
-    if not is_plain_text(path):
-        return None
-    is_cut = False
-    if holds_more_than_messages(ContentPieces(path, UNPACKED_TEXT)):
-        is_cut = _holds_only_cut_dumps(path)
-        if not is_cut:
-            return None
-    found = read_messages(ContentPieces(path, UNPACKED_TEXT), path.name)
-    if is_cut:
-        return _of_cut_dump(found) if found.failures else None
-    if found.failures or found.soft:
-        return found
-    try:
-        detect_format(path)
-    except FileError:
-        raise NoMessage(
-            path,
-            "",
-            f"this is a text file without an out-of-memory message, which `why` reads, too{_words_of_memory(path)}; "
-            f"{READABLE}",
-        ) from None
-    return None
 
 
 # ------------------------------------------------------------------------------

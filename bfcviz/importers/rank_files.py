@@ -23,7 +23,8 @@ from bfcviz.events.storage.folder import EVENTS_FILE, MAIN, ORIGIN_FILE, folder_
 from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.importers.file_content import files_at, is_url
 from bfcviz.importers.file_format import detect_format
-from bfcviz.importers.message_reader import StatedFailures, read_message_file
+from bfcviz.importers.message_file import read_message_file
+from bfcviz.importers.message_reader import StatedFailures
 
 MOST_FILES: Final = 10_000
 """Files that are looked at; a folder with more is not a folder of ranks."""

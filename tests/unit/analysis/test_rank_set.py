@@ -50,7 +50,8 @@ def test_failures_come_first_then_the_highest_peak(job):
     assert [each.requested for each in answers] == [5 * MIB, 5 * MIB]
     among = f"rank 0 of {job}: 2 of 4 ranks had a failed request"
     assert [each.among for each in answers] == [among, among]
-    assert str(answers[0]).count("2 of 4 ranks") == answers[0]._repr_html_().count("2 of 4 ranks") - 1 == 1
+    told = " ".join(str(answers[0]).split())  # a long path of the folder wraps this line
+    assert told.count("2 of 4 ranks") == answers[0]._repr_html_().count("2 of 4 ranks") - 1 == 1
 
 
 def test_the_answer_about_a_folder_of_texts_names_the_rank_too(tmp_path):
