@@ -233,7 +233,7 @@ def account(source: Any = None, step: int | None = None, *, pool: int = 0) -> Ac
     if step is not None and (source is None or isinstance(source, Mapping)):
         raise ValueError("a step is a moment of a trace: give a trace, or no step")
     if source is None:
-        from bfcviz.live.device_memory import account_now  # noqa: PLC0415  of a process that has devices
+        from bfcviz.live.device_account import account_now  # noqa: PLC0415  of a process that has devices
 
         return account_now()
     if isinstance(source, Mapping):

@@ -6,7 +6,7 @@
             `----------------------------- what the driver counts as used -------------------'
 
 The figures come from a text (`figures_of_facts`), from a trace (`account_at`), or from the driver and NVML now
-(`bfcviz.live.device_memory`). They are read one after the other and may be rounded, so they may differ by `slack`; a
+(`bfcviz.live.device_account`). They are read one after the other and may be rounded, so they may differ by `slack`; a
 larger difference is a contradiction: the account names the figure that cannot be, and leaves it out. Nothing is
 guessed: what no figure explains is the part "not accounted for".
 """

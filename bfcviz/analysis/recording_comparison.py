@@ -229,7 +229,7 @@ def growth_changes(
     `repeated_steps`, if the steps of both begin with the same allocation.
     """
     found = []
-    for side, steps in zip((a, b), _comparable_steps(a, b, mark), strict=True):
+    for side, steps in zip((a, b), _growth_steps_to_compare(a, b, mark), strict=True):
         with side.reading():
             found.append(growth(side.model, steps, side.how))
     rates = [  # bytes a step of each holder that grows every step, by its row
@@ -249,7 +249,7 @@ def growth_changes(
     return GrowthChanges(tuple(rows), (reasons[0], reasons[1]), (ends[0], ends[1]))
 
 
-def _comparable_steps(a: AlignedSide, b: AlignedSide, mark: str | None) -> list[EqualSteps]:
+def _growth_steps_to_compare(a: AlignedSide, b: AlignedSide, mark: str | None) -> list[EqualSteps]:
     """The steps of each recording whose growth is compared."""
     marked = []
     for side in (a, b):

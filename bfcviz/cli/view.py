@@ -15,7 +15,7 @@ from bfcviz.terminal import say
 if TYPE_CHECKING:
     from bfcviz.analysis.ranks import RankSet
     from bfcviz.events.trace import Trace
-    from bfcviz.exporters.first_screen import OpeningCard
+    from bfcviz.exporters.heap_cards import OpeningCard
 
 _LOOPBACK = "127.0.0.1"
 
@@ -149,7 +149,7 @@ def prepare(file: str) -> "OpeningCard | None":
     trace = open_trace(file)
     if before is not None:
         _prepared[file] = before, trace
-    from bfcviz.exporters.first_screen import opening_card  # noqa: PLC0415  the server needs no traces
+    from bfcviz.exporters.heap_cards import opening_card  # noqa: PLC0415  the server needs no traces
 
     return opening_card(trace)
 

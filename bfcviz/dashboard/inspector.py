@@ -38,7 +38,7 @@ from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import holds_only_states
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, check_history
-from bfcviz.exporters.first_screen import opening_card
+from bfcviz.exporters.heap_cards import opening_card
 from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.export import code_for, code_for_inspector
 from bfcviz.figures.panel import Panel, Picture

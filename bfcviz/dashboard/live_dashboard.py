@@ -23,7 +23,7 @@ from bfcviz.events.origin import Status
 from bfcviz.events.sliding_window import KEEP
 from bfcviz.events.storage.folder import await_recording
 from bfcviz.events.trace import Trace
-from bfcviz.live.device_memory import account_now
+from bfcviz.live.device_account import account_now
 from bfcviz.model.trace_from_source import source_name, trace_of
 from bfcviz.periodic import Periodic
 

@@ -479,7 +479,7 @@ def _address_time_image(window: AddressTimeWindow, theme: Theme) -> dict[str, An
     image, (left, right) = window.image, window.sides
     bottom, top = (end / window.divisor for end in window.positions)
     paints = window.image_colours.paints
-    pixels = np.zeros((1, 1, 4), np.uint8) if image is None else paint(image, paints, theme)
+    pixels = np.zeros((1, 1, 4), np.uint8) if image is None else _occupancy_pixels(image, paints, theme)
     width = max(right - left, 1e-9) if image is None else image.grid.width / window.step_axis.unit
     dx, dy = width, (top - bottom) / pixels.shape[0]
     return {
@@ -495,7 +495,7 @@ def _address_time_image(window: AddressTimeWindow, theme: Theme) -> dict[str, An
     }
 
 
-def paint(image: Occupancy, paints: Sequence[Paint], theme: Theme) -> NDArray[np.uint8]:
+def _occupancy_pixels(image: Occupancy, paints: Sequence[Paint], theme: Theme) -> NDArray[np.uint8]:
     """RGBA pixels (lines, columns, 4), the lowest address first; transparent where no region was.
 
     A pixel has the colour of one class, paler by what is free.

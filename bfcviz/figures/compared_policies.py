@@ -32,7 +32,7 @@ from bfcviz.figures.panel import (
     compose,
     in_rows,
 )
-from bfcviz.figures.region_map import EXACT_CHUNKS, VisibleChunks, chunk_table, map_outline
+from bfcviz.figures.region_map import EXACT_CHUNKS, VisibleChunks, chunk_table, region_map_outline
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint, Theme, translucent
 from bfcviz.figures.view_options import PLAIN, Look
@@ -825,7 +825,7 @@ class _PolicyMaps:
         """The edges of the regions that are wider than their frame."""
         pieces = visible.rows.pieces(_policy_map_region_starts(regions), regions["size"])
         pieces = pieces.only(regions["size"][pieces.source] >= _FRAMED * self.width)
-        frames = map_outline("region", pieces, visible.divisor, visible.theme.text, 1.1)
+        frames = region_map_outline("region", pieces, visible.divisor, visible.theme.text, 1.1)
         return frames | {"showlegend": False}
 
 

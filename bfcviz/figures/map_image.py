@@ -185,7 +185,7 @@ def _raster_sums_before(amounts: Floats) -> Floats:
     return sums
 
 
-def paint(
+def raster_image(
     held: CellBytes, fills: Sequence[str], theme: Theme, *, waste: bool = True, lit: int | None = None
 ) -> RasterImage:
     """The raster image of these cells.
@@ -316,7 +316,7 @@ class LiveMap:
             return {"visible": False}
         fills = [paint.fill for paint in self.colours.paints]
         held, waste = self.cells.cell_bytes(), self.colours.shows_waste
-        picture = paint(held, fills, self._theme, waste=waste)
+        picture = raster_image(held, fills, self._theme, waste=waste)
         dx, dy = self.rows.width / self.divisor / self._columns, len(self.rows) / len(picture)
         place = {"dx": dx, "dy": dy, "x0": dx / 2, "y0": dy / 2}
         return {"visible": True, "source": picture.data_uri(), **place}

@@ -27,7 +27,7 @@ from bfcviz.figures.map_image import (
     data_uri,
     lone_raster_cells,
     merged_raster_rows,
-    paint,
+    raster_image,
 )
 from bfcviz.figures.map_rows import SPAN, CellBytes, Pieces, Rows, VisibleRows, no_pieces, rows_of, selected
 from bfcviz.figures.panel import LINES, TEXTS, Boxes, Floats, Panel, box_outlines, box_trace
@@ -60,7 +60,7 @@ def boxes_of(pieces: Pieces, divisor: int) -> Boxes:
     return Boxes(pieces.left / divisor, pieces.right / divisor, row + TOP, row + BOTTOM)
 
 
-def map_rectangles(
+def region_map_rectangles(
     name: str, pieces: Pieces, visible: "VisibleChunks", paint: Paint, border: float
 ) -> dict[str, Any]:
     """A trace of filled rectangles for pieces ordered by row, then from left to right; the border is in pixels."""
@@ -92,7 +92,7 @@ def _piece_corner_lines(pieces: Pieces, visible: "VisibleChunks") -> tuple[Float
     return np.insert(x, breaks, np.nan), np.insert(y, breaks, np.nan)
 
 
-def map_outline(name: str, pieces: Pieces, divisor: int, colour: str, width: float) -> dict[str, Any]:
+def region_map_outline(name: str, pieces: Pieces, divisor: int, colour: str, width: float) -> dict[str, Any]:
     """A trace of unfilled rectangles, their lines `width` pixels wide."""
     return box_outlines(name, boxes_of(pieces, divisor), colour, width)
 
@@ -383,7 +383,7 @@ def _map_box_text(name: str, size: int, room: int, *, two: bool) -> str:
 def gaps(visible: VisibleChunks, pieces: Pieces) -> dict[str, Any]:
     """A trace of lines in the paper's colour between neighbouring boxes that are wide enough to spare them.
 
-    It is one line a row, along the row's lower edge; see `map_rectangles`.
+    It is one line a row, along the row's lower edge; see `region_map_rectangles`.
     """
     pieces = pieces if visible.rows_have_room else no_pieces()
     x, y = _piece_gap_lines(visible, pieces, _GAP * visible.screen / visible.pixels[0])
@@ -487,11 +487,11 @@ def outline_traces(
         "cliponaxis": False,
         "hoverinfo": "skip",
     }
-    found_trace = map_outline("matches of the search", matches, divisor, theme.search, 2)
-    chosen_trace = map_outline("selected", clicked, divisor, theme.selection, 2.5)
+    found_trace = region_map_outline("matches of the search", matches, divisor, theme.search, 2)
+    chosen_trace = region_map_outline("selected", clicked, divisor, theme.selection, 2.5)
     return [
         {**found_trace, "showlegend": len(matches) > 0},
-        map_outline("touched by this step", pieces, divisor, theme.highlight, 2.5),
+        region_map_outline("touched by this step", pieces, divisor, theme.highlight, 2.5),
         marker,
         {**chosen_trace, "showlegend": len(clicked) > 0},
     ]
@@ -573,7 +573,7 @@ def _map_image_trace(visible: VisibleChunks, held: CellBytes) -> dict[str, Any]:
     part, divisor = visible.part, visible.divisor
     lit = visible.pixels[1] if visible.lights_matches else None
     _, fills = _with_lit_class(*_with_faded_classes(visible))
-    picture = paint(held, fills, visible.theme, waste=visible.shows_waste, lit=lit)
+    picture = raster_image(held, fills, visible.theme, waste=visible.shows_waste, lit=lit)
     dx, dy = (part.right - part.left) / divisor / held.region.shape[1], len(part) / len(picture)
     return {
         **_hidden_map_image_trace(),
@@ -629,19 +629,19 @@ def _chunk_class_rectangles(visible: VisibleChunks, pieces: Pieces) -> list[dict
     """Traces of free chunks, of each class of chunks in use, and of waste."""
     theme, colours = visible.theme, visible.colours
     classes = visible.classes[pieces.source]
-    # Lines run along the rows' lower edges too (see `map_rectangles`), where only frames hide them.
+    # Lines run along the rows' lower edges too (see `region_map_rectangles`), where only frames hide them.
     border = 0.7 if visible.rows_have_room else 0.0
     free = pieces.only(classes == FREE)
-    traces = [map_rectangles("free", free, visible, _edgeless_paint(theme.free), border)]
+    traces = [region_map_rectangles("free", free, visible, _edgeless_paint(theme.free), border)]
     for number in range(MOST_CLASSES):
         named = number < len(colours.names)
         mine = pieces.only(classes == number) if named else no_pieces()
         paint = _edgeless_paint(colours.paints[number] if named else theme.other)
-        trace = map_rectangles("", mine, visible, paint, border)
+        trace = region_map_rectangles("", mine, visible, paint, border)
         traces.append({**trace, **colours.legend(number, shown=visible.legend)})
     # No border: a border would show a few wasted bytes as a whole pixel.
     wasted = _waste_pieces(visible, pieces)
-    waste = map_rectangles("waste (size - requested)", wasted, visible, theme.waste, 0.0)
+    waste = region_map_rectangles("waste (size - requested)", wasted, visible, theme.waste, 0.0)
     return [*traces, {**waste, "showlegend": visible.shows_waste}]
 
 
@@ -661,14 +661,14 @@ def _waste_pieces(visible: VisibleChunks, pieces: Pieces) -> Pieces:
 def _faded_pieces_trace(visible: VisibleChunks, pieces: Pieces) -> dict[str, Any]:
     """The paper's colour over the faded boxes."""
     pieces = pieces.only(visible.faded[pieces.source])
-    trace = map_rectangles("", pieces, visible, visible.theme.pool, 0.0)
+    trace = region_map_rectangles("", pieces, visible, visible.theme.pool, 0.0)
     return {**trace, "fillcolor": translucent(visible.theme.paper, FADE), "showlegend": False}
 
 
 def _region_frames_trace(visible: VisibleChunks) -> dict[str, Any]:
     framed = len(visible.part) > 0 and visible.rows_have_room
     pieces = visible.rows.of_regions().within(visible.part) if framed else no_pieces()
-    return map_outline("region", pieces, visible.divisor, visible.theme.pool.line, 1)
+    return region_map_outline("region", pieces, visible.divisor, visible.theme.pool.line, 1)
 
 
 def hover_points(visible: VisibleChunks, labels: Labels, details: Details = NO_DETAILS) -> dict[str, Any]:
@@ -774,7 +774,7 @@ def request_marks(visible: VisibleChunks, answer: Fit | None, labels: Labels) ->
     ]
 
 
-def map_fit_text(answer: Fit, labels: Labels) -> str:
+def region_map_fit_text(answer: Fit, labels: Labels) -> str:
     """The answer as one line: for hover texts of the marks, and for the caption of the map."""
     return harmless(fit_sentence(answer, labels), _LONGEST)
 
@@ -813,7 +813,7 @@ def _map_in_the_way_crosses(
         for chunk in chunks[pieces.source]
     ]
     if answer is not None and texts:
-        texts = [f"{text}<br>{map_fit_text(answer, labels)}" for text in texts]
+        texts = [f"{text}<br>{region_map_fit_text(answer, labels)}" for text in texts]
     colour = theme.oom if answer is not None and answer.failed else theme.text
     points = _marker_points(visible, pieces, ("x", 10, colour, theme.paper), texts)
     return points | _in_legend(chunks, "in the way")
@@ -937,7 +937,9 @@ def region_panel(
         note_trace(visible, known=chunks_known(model.trace.origin.details, model.pool)),
     ]
     panel = _region_map_panel(visible, traces, look, exact=exact)
-    return panel if answer is None else replace(panel, caption=map_fit_text(answer, model.trace.labels))
+    return (
+        panel if answer is None else replace(panel, caption=region_map_fit_text(answer, model.trace.labels))
+    )
 
 
 def _visible_chunks(model: Model, look: Look, colours: Colouring | None) -> tuple[VisibleChunks, bool]:

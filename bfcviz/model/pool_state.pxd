@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from bfcviz.model cimport array_access
 from bfcviz.model.extremes cimport Extremes
-from bfcviz.model.rows cimport ChunkRows, LargestFreeTree, RegionRows
+from bfcviz.model.pool_rows cimport ChunkRows, LargestFreeTree, RegionRows
 
 
 @cython.final

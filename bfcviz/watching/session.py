@@ -46,7 +46,7 @@ from bfcviz.model.trace_from_source import trace_of
 from bfcviz.model.trace_index import IndexBuilder
 from bfcviz.units import format_bytes, parse_bytes
 from bfcviz.watching.alerts import Alarm, Alert, AlertMonitor, MonitorThread, check_alerts
-from bfcviz.watching.watch_reports import OomReport, Report, last_failure, report
+from bfcviz.watching.watch_reports import OomReport, Report, last_oom_report, report
 
 if TYPE_CHECKING:
     from bfcviz.watching.watch_dashboards import WatchDashboard
@@ -525,7 +525,7 @@ class Watch:
         failed = [source for source in self.sources if source.out_of_memory is not None]
         failed_logs = [log for source in failed for log in source.logs]
         for log, trace in self._traces.items():
-            found = last_failure(trace) if log in failed_logs else None
+            found = last_oom_report(trace) if log in failed_logs else None
             if found is None or found == self.failure:
                 continue
             self.failure = found

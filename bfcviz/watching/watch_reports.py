@@ -62,7 +62,7 @@ class Report:
     @cached_property
     def card(self) -> str:
         """The card, as HTML."""
-        from bfcviz.exporters.first_screen import peak_card  # noqa: PLC0415  a training script has no page and draws nothing
+        from bfcviz.exporters.heap_cards import peak_card  # noqa: PLC0415  a training script has no page and draws nothing
 
         return peak_card(self.model, self.says)
 
@@ -159,7 +159,7 @@ class OomReport:
     @cached_property
     def card(self) -> str:
         """The card, as HTML."""
-        from bfcviz.exporters.first_screen import failure_card  # noqa: PLC0415  a training script has no page and draws nothing
+        from bfcviz.exporters.heap_cards import failure_card  # noqa: PLC0415  a training script has no page and draws nothing
 
         return failure_card(self.model, self.diagnosis)
 
@@ -177,7 +177,7 @@ class OomReport:
         return self.card
 
 
-def last_failure(trace: Trace) -> OomReport | None:
+def last_oom_report(trace: Trace) -> OomReport | None:
     """The last request that failed; None where none failed, or its event is no longer kept."""
     end = len(trace)
     if end == trace.first:

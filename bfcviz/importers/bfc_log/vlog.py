@@ -33,7 +33,7 @@ from bfcviz.importers.tensorflow.reconstruct import (
     ABSENT,
     Checks,
     HeapRules,
-    Requests,
+    RecordedRequestRows,
     compare,
     match_frees,
     replay,
@@ -696,7 +696,7 @@ def _replayed_vlog_events(
     return events, best.to_json(heap.name, "tiled" if events is None else "replayed", unmatched)
 
 
-def _vlog_request_rows(requests: Sequence[VlogOperation]) -> Requests:
+def _vlog_request_rows(requests: Sequence[VlogOperation]) -> RecordedRequestRows:
     rows = unknown_requests(len(requests))
     for name in ("address", "requested", "bytes_in_use", "label", "thread"):
         rows[name] = [getattr(each, name) for each in requests]

@@ -33,7 +33,13 @@ from bfcviz.importers.tensorflow.protobuf_messages import (
     protobuf_message_text,
     read_space,
 )
-from bfcviz.importers.tensorflow.reconstruct import ABSENT, REQUEST, RecordedRequests, Requests, reconstruct
+from bfcviz.importers.tensorflow.reconstruct import (
+    ABSENT,
+    REQUEST,
+    RecordedRequestRows,
+    RecordedRequests,
+    reconstruct,
+)
 from bfcviz.importers.tensorflow.windows import join, profile_in
 
 # ------------------------------------------------------------------------------
@@ -316,9 +322,9 @@ def _renumbered_profile_keys(numbers: NDArray[np.int64]) -> tuple[list[int], NDA
     return distinct[order].tolist(), places[back.reshape(-1)]
 
 
-def _profile_requests(table: NDArray[np.void]) -> Requests:
+def _profile_requests(table: NDArray[np.void]) -> RecordedRequestRows:
     """Sorted rows as requests, without labels and pools."""
-    requests: Requests = np.zeros(len(table), REQUEST)
+    requests: RecordedRequestRows = np.zeros(len(table), REQUEST)
     for column in (*_COLUMNS.values(), "fragmentation", "thread", "free"):
         requests[column] = table[column]
     requests["time"] = table["ns"] - table["ns"][0]

@@ -52,13 +52,13 @@ REQUEST = np.dtype(
         ("free", "?"),  # False: an allocation that succeeded
     ]
 )
-Requests = NDArray[np.void]
+RecordedRequestRows = NDArray[np.void]
 """An array of `REQUEST`."""
 
 
-def unknown_requests(count: int) -> Requests:
+def unknown_requests(count: int) -> RecordedRequestRows:
     """Rows without any number that a file may leave out."""
-    rows: Requests = np.zeros(count, REQUEST)
+    rows: RecordedRequestRows = np.zeros(count, REQUEST)
     for name in ("size", "bytes_in_use", "bytes_available", "bytes_reserved", "peak_bytes_in_use"):
         rows[name] = ABSENT
     rows["fragmentation"] = -1.0
@@ -69,14 +69,14 @@ def unknown_requests(count: int) -> Requests:
 class RecordedRequests:
     """What a file recorded, to be reconstructed: the requests of all its heaps."""
 
-    requests: Requests  # in order of time
+    requests: RecordedRequestRows  # in order of time
     pools: tuple[str, ...]  # name of each heap, by `pool`
     labels: Labels
     threads: Mapping[int, str]  # name of each thread, by `thread`; numbers count from 1
     left_out: Mapping[str, int]  # number of unusable events, by reason
 
 
-def match_frees(requests: Requests) -> tuple[NDArray[np.int64], int]:
+def match_frees(requests: RecordedRequestRows) -> tuple[NDArray[np.int64], int]:
     """For each request the index of the allocation that it is or frees, -1 if unknown; and how many are unknown."""
     places = np.arange(len(requests), dtype=np.int64)
     live: dict[int, int] = {}
@@ -142,7 +142,7 @@ class Checks:
         }
 
 
-def compare(requests: Requests, rebuilt: Rebuilt) -> Checks:
+def compare(requests: RecordedRequestRows, rebuilt: Rebuilt) -> Checks:
     """Compare all recorded numbers; numbers that were not recorded count as equal."""
     # TensorFlow's names: a reader of the result looks them up there.
     differs: dict[str, Mask] = {
@@ -164,7 +164,7 @@ def compare(requests: Requests, rebuilt: Rebuilt) -> Checks:
     )
 
 
-def _bytes_before_replay(requests: Requests, rebuilt: Rebuilt) -> int:
+def _bytes_before_replay(requests: RecordedRequestRows, rebuilt: Rebuilt) -> int:
     recorded = requests["bytes_in_use"]
     extra = (recorded - rebuilt.bytes_in_use.astype(np.int64))[recorded != ABSENT]
     return int(extra[0]) if len(extra) and extra[0] > 0 and (extra == extra[0]).all() else 0
@@ -199,7 +199,7 @@ def _fragmentation_as_recorded(values: NDArray[np.float64]) -> NDArray[np.float6
     return short[back] if len(short) else values
 
 
-def _first_differing_request(requests: Requests, rebuilt: Rebuilt, wrong: Mask) -> str | None:
+def _first_differing_request(requests: RecordedRequestRows, rebuilt: Rebuilt, wrong: Mask) -> str | None:
     if not wrong.any():
         return None
     at = int(np.argmax(wrong))
@@ -279,7 +279,9 @@ class HeapRules(NamedTuple):
     grants: RecordedGrants | None = None  # the regions, where they are recorded
 
 
-def replay(requests: Requests, allocations: NDArray[np.int64], rules: HeapRules) -> ReconstructionReplay:
+def replay(
+    requests: RecordedRequestRows, allocations: NDArray[np.int64], rules: HeapRules
+) -> ReconstructionReplay:
     """Serve the requests from an empty heap, as TensorFlow 2.21 would.
 
     Args:
@@ -340,7 +342,7 @@ class _HeapOfRequests:
         return max(self.low - address, address - self.high, 0)
 
 
-def heaps_of(requests: Requests) -> list[NDArray[np.intp]]:
+def heaps_of(requests: RecordedRequestRows) -> list[NDArray[np.intp]]:
     """The indices of the requests of each heap, in order of their first request; a single one if that fits.
 
     Every heap must begin with nothing in use. Where several heaps fit, the one that used the nearest addresses is
@@ -377,7 +379,7 @@ def heaps_of(requests: Requests) -> list[NDArray[np.intp]]:
 _NO_STEP = (0, -1)
 
 
-def step_marks(requests: Requests, label: int) -> Events:
+def step_marks(requests: RecordedRequestRows, label: int) -> Events:
     """A MARK before the first allocation of each step, for the reconstructed events.
 
     Frees are ignored: a chunk is often freed after its step. `time` holds the index of the request.
@@ -420,12 +422,12 @@ class PlacedChunks(NamedTuple):
     bytes_differing: int  # requests after which the recorded bytes in use are not those plus the known ones
 
 
-def place_chunks(requests: Requests, label_before: int) -> PlacedChunks | None:
+def place_chunks(requests: RecordedRequestRows, label_before: int) -> PlacedChunks | None:
     """The events of one pool, with each chunk at its recorded address; `label_before`: of what was in use before.
 
     None if the touched memory has more separate regions than a trace can number.
     """
-    regions, before = _touched_address_runs(requests), _from_before(requests)
+    regions, before = _recorded_address_runs(requests), _from_before(requests)
     if len(regions) > MAX_REGIONS:
         return None
     most = len(regions) + _MOST_EVENTS * (len(before) + len(requests))
@@ -454,14 +456,14 @@ def place_chunks(requests: Requests, label_before: int) -> PlacedChunks | None:
     return PlacedChunks(events, chunks_before, ledger.inconsistencies.left_out, *_not_seen(requests, known))
 
 
-def _recorded_request_rows(requests: Requests) -> Iterator[tuple[Any, ...]]:
+def _recorded_request_rows(requests: RecordedRequestRows) -> Iterator[tuple[Any, ...]]:
     """The columns that become events, row by row; in blocks, because Python objects need ten times the memory."""
     for start in range(0, len(requests), _BLOCK):
         block = requests[start : start + _BLOCK]
         yield from zip(*(block[name].tolist() for name in _COLUMNS), strict=True)
 
 
-def _touched_address_runs(requests: Requests) -> list[tuple[int, int]]:
+def _recorded_address_runs(requests: RecordedRequestRows) -> list[tuple[int, int]]:
     """The addresses that requests touch, as ascending, separate runs [start, stop)."""
     runs: list[tuple[int, int]] = []
     for start, size in sorted(zip(requests["address"].tolist(), requests["size"].tolist(), strict=True)):
@@ -472,7 +474,7 @@ def _touched_address_runs(requests: Requests) -> list[tuple[int, int]]:
     return runs
 
 
-def _from_before(requests: Requests) -> list[int]:
+def _from_before(requests: RecordedRequestRows) -> list[int]:
     """Indices of the frees whose chunk was in use before the first request."""
     places, seen = [], set()
     for place, (address, free) in enumerate(
@@ -484,7 +486,7 @@ def _from_before(requests: Requests) -> list[int]:
     return places
 
 
-def _not_seen(requests: Requests, known: NDArray[np.int64]) -> tuple[int, int]:
+def _not_seen(requests: RecordedRequestRows, known: NDArray[np.int64]) -> tuple[int, int]:
     """Bytes in use beyond the known ones, which should be constant, and the number of requests where they differ."""
     recorded = requests["bytes_in_use"] != ABSENT
     beyond = requests["bytes_in_use"][recorded] - known[recorded]
@@ -556,7 +558,7 @@ def reconstruct(recorded: RecordedRequests) -> Reconstruction:
 
 
 def _heaps_of_name(
-    requests: Requests, places: NDArray[np.intp], name: str, label_before: int
+    requests: RecordedRequestRows, places: NDArray[np.intp], name: str, label_before: int
 ) -> list[tuple[NDArray[np.intp], _Heap]]:
     """The heap with this name, and its requests; several ones if that makes every replay exact."""
     heap = _reconstructed_heap(requests, places, name, label_before)
@@ -571,7 +573,9 @@ def _heaps_of_name(
     return [(places, heap)] if any(heap.check["differing"] for _, heap in found) else found
 
 
-def _reconstructed_heap(requests: Requests, places: NDArray[np.intp], name: str, label_before: int) -> _Heap:
+def _reconstructed_heap(
+    requests: RecordedRequestRows, places: NDArray[np.intp], name: str, label_before: int
+) -> _Heap:
     """Replay one heap; if too few addresses match, use the recorded addresses instead."""
     limit = _recorded_heap_limit(requests)
     allocations, unmatched = match_frees(requests)
@@ -603,7 +607,7 @@ def _reconstructed_heap(requests: Requests, places: NDArray[np.intp], name: str,
     )
 
 
-def _recorded_heap_limit(requests: Requests) -> int | None:
+def _recorded_heap_limit(requests: RecordedRequestRows) -> int | None:
     """The limit of the heap: bytes in use, reserved and available; None if not recorded."""
     known = requests[(requests["bytes_available"] != ABSENT) & (requests["bytes_in_use"] != ABSENT)]
     reserved = np.where(known["bytes_reserved"] == ABSENT, 0, known["bytes_reserved"])
@@ -634,7 +638,7 @@ def _reconstruction_differences(
     return [f"heap {name!r}: {reason}" for reason in reasons]
 
 
-def _recorded_heap_facts(requests: Requests) -> dict[str, int | None]:
+def _recorded_heap_facts(requests: RecordedRequestRows) -> dict[str, int | None]:
     """The totals that the heap recorded last; None for those that need a known beginning."""
     facts = dict.fromkeys(_UNKNOWN)
     for name in ("bytes_in_use", "peak_bytes_in_use"):

@@ -32,8 +32,8 @@ from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.tensorflow.reconstruct import (
     ABSENT,
     REQUEST,
+    RecordedRequestRows,
     RecordedRequests,
-    Requests,
     unknown_requests,
 )
 
@@ -57,7 +57,7 @@ def join(windows: Sequence[RecordedRequests], path: object) -> tuple[RecordedReq
     heaps: dict[int, _WindowHeap] = {}
     inferred = Counter[str]()
     between = labels.intern(BETWEEN) if len(windows) > 1 else 0
-    parts: list[Requests] = []
+    parts: list[RecordedRequestRows] = []
     begin = 0
     for number, window in enumerate(windows):
         rows = _renumbered_window_requests(window, labels, pools, threads, path)
@@ -75,7 +75,7 @@ def join(windows: Sequence[RecordedRequests], path: object) -> tuple[RecordedReq
         parts.append(rows)
     left_out = sum((Counter(window.left_out) for window in windows), Counter[str]())
     names = {number: name for (name, _), number in threads.items()}
-    everything: Requests = joined(parts)
+    everything: RecordedRequestRows = joined(parts)
     recorded = RecordedRequests(everything, tuple(pools), labels, names, dict(left_out))
     return recorded, _inferred_window_reasons(len(windows), inferred)
 
@@ -96,9 +96,9 @@ def _renumbered_window_requests(
     pools: dict[str, int],
     threads: dict[tuple[str, int], int],
     path: object,
-) -> Requests:
+) -> RecordedRequestRows:
     """The requests of a window with the numbers of all windows, which get the new names of this one."""
-    rows: Requests = window.requests.copy()
+    rows: RecordedRequestRows = window.requests.copy()
     of_label = [
         labels.intern(each.name, **each.details)
         for each in map(window.labels.__getitem__, range(len(window.labels)))
@@ -132,7 +132,7 @@ class _WindowHeap:
     sizes: dict[int, int] = field(default_factory=dict)  # bytes of each chunk in use, by address
     addresses: list[int] = field(default_factory=list)  # of these chunks, ascending
 
-    def read(self, rows: Requests, *, is_first: bool) -> Requests:
+    def read(self, rows: RecordedRequestRows, *, is_first: bool) -> RecordedRequestRows:
         """Carry out the requests of a window; the requests that must have come in the gap before it."""
         frees: list[tuple[int, int, int]] = []
         allocations: list[tuple[int, int, int]] = []

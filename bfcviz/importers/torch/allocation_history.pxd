@@ -20,7 +20,7 @@ cdef class FrameStack:
 
 
 @cython.final
-cdef class TraceRows:
+cdef class HistoryRows:
     cdef readonly Py_ssize_t count
     cdef public Py_ssize_t pending
     cdef readonly object action

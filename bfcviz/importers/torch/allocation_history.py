@@ -1,4 +1,4 @@
-"""TraceRows: the entries of a snapshot's traces as columns, and its stacks, each once."""
+"""HistoryRows: the entries of a snapshot's traces as columns, and its stacks, each once."""
 
 from array import array
 from typing import Any, Final, NamedTuple
@@ -45,7 +45,7 @@ class CodeFrame:
 
 
 class FrameStack:
-    """A stack. `number`: its place in `TraceRows.stacks`."""
+    """A stack. `number`: its place in `HistoryRows.stacks`."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -71,7 +71,7 @@ class HistoryEntrySource(NamedTuple):
     forward: str = ""
 
 
-class TraceRows:
+class HistoryRows:
     """Takes the values of a snapshot when complete; keeps its allocation history, the entries, as columns.
 
     Attributes:

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 from bfcviz.importers.torch cimport pickle_opcodes as ops
-from bfcviz.importers.torch.allocation_history cimport MISSING, SPENT, TRACE_ENTRY, FrameStack, TraceRows
+from bfcviz.importers.torch.allocation_history cimport MISSING, SPENT, TRACE_ENTRY, FrameStack, HistoryRows
 
 cdef class PickleBytes:
     cdef object _path
@@ -37,7 +37,7 @@ cdef class OpenContainer:
 
 
 cdef class PickleStack(PickleBytes):
-    cdef TraceRows _rows
+    cdef HistoryRows _rows
     cdef list _stack
     cdef list _marks
     cdef list _memo

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bfcviz.errors import FileError
 from bfcviz.importers.torch import pickle_opcodes as ops
-from bfcviz.importers.torch.allocation_history import MISSING, SPENT, TRACE_ENTRY, FrameStack, TraceRows
+from bfcviz.importers.torch.allocation_history import MISSING, SPENT, TRACE_ENTRY, FrameStack, HistoryRows
 
 # ------------------------------------------------------------------------------
 # PickleBytes: reads numbers, texts and lines from the bytes of a pickle.
@@ -82,8 +82,8 @@ class PickleBytes:
 #     memo    what later GETs repeat: shared, never copied
 #
 # A container is closed when its last batch has come, or when something refers to it; then it cannot change any more,
-# so no value can hold itself. `TraceRows` sees each list and dict when it closes, and may return something smaller
-# in its place: a trace of a million entries never exists as dicts.
+# so no value can hold itself. `HistoryRows` sees each list and dict when it closes, and may return something
+# smaller in its place: a trace of a million entries never exists as dicts.
 
 BATCH: Final = 1000
 """Items that Python's pickler adds at once; a smaller batch is the last of its container."""
@@ -126,7 +126,7 @@ class PickleStack(PickleBytes):
         rows: receives each list and dict when it closes.
     """
 
-    def __init__(self, path: object, data: bytes, rows: TraceRows) -> None:
+    def __init__(self, path: object, data: bytes, rows: HistoryRows) -> None:
         super().__init__(path, data)
         self._rows = rows
         self._stack: list[Any] = []
@@ -349,7 +349,7 @@ class PickleReader(PickleStack):
         cut: why the end is missing; None: nothing is missing.
     """
 
-    def __init__(self, path: object, data: bytes, rows: TraceRows) -> None:
+    def __init__(self, path: object, data: bytes, rows: HistoryRows) -> None:
         super().__init__(path, data, rows)
         self.cut: str | None = None
 

@@ -69,8 +69,8 @@ from bfcviz.importers.torch.allocation_history import (
     SEGMENT_MAP,
     CodeFrame,
     HistoryEntrySource,
+    HistoryRows,
     TraceRange,
-    TraceRows,
     forward_in,
     is_entry,
     number_in,
@@ -262,7 +262,7 @@ class SnapshotLabels:
         without_stack: labels whose stack was left out, because of the limit.
     """
 
-    def __init__(self, labels: Labels, rows: TraceRows, file_size: int, before: str = BEFORE) -> None:
+    def __init__(self, labels: Labels, rows: HistoryRows, file_size: int, before: str = BEFORE) -> None:
         self.without_stack = 0
         self._labels = labels
         self._before = before
@@ -270,7 +270,7 @@ class SnapshotLabels:
         self._most = TEXT.most(file_size)
         self._characters = 0
         self._numbers: dict[HistoryEntrySource, int] = {}
-        self._of_sources: dict[int, int] = {}  # as `_numbers`, by `TraceRows.source`
+        self._of_sources: dict[int, int] = {}  # as `_numbers`, by `HistoryRows.source`
 
     def of_block(self, block: Mapping[str, Any], segment: Mapping[str, Any]) -> int:
         """The label of a block in use."""
@@ -289,7 +289,7 @@ class SnapshotLabels:
         return HistoryEntrySource(stack, metadata, context, pool, forward)
 
     def of_row(self, source: int, pool: str = "", name: str = "") -> int:
-        """The label of an entry, by its `TraceRows.source`.
+        """The label of an entry, by its `HistoryRows.source`.
 
         `pool`: of its segment, if the entry does not say it; `name`: of a later annotation.
         """
@@ -378,7 +378,7 @@ class SnapshotBlockReports:
 class SnapshotTables:
     """What the devices of a snapshot share."""
 
-    rows: TraceRows  # of all traces
+    rows: HistoryRows  # of all traces
     rules: Rules  # of the allocator
     labels: SnapshotLabels  # of allocations
     table: Labels  # of all labels, for marks
@@ -389,7 +389,7 @@ class SnapshotTables:
         return 0 if microseconds < 0 else (microseconds - self.start) * 1000
 
 
-def changing_snapshot_rows(rows: TraceRows, trace: TraceRange) -> NDArray[np.intp]:
+def changing_snapshot_rows(rows: HistoryRows, trace: TraceRange) -> NDArray[np.intp]:
     """The rows of a snapshot's trace that change the heap, ascending."""
     actions = np.frombuffer(rows.action, np.uint8)[trace.first : trace.stop]
     changes = (actions <= SEGMENT_MAP + 1) & (actions != FREE_REQUESTED)
@@ -416,7 +416,7 @@ def _rewound_snapshot_trace(
 
 
 def _snapshot_block_names(
-    rows: TraceRows, trace: TraceRange, old: Mapping[int, OldSegmentBlock]
+    rows: HistoryRows, trace: TraceRange, old: Mapping[int, OldSegmentBlock]
 ) -> dict[int, str]:
     """The names that `annotate` entries give to blocks: row of the allocation -> name; -1 - address: of an old block.
 
@@ -610,7 +610,7 @@ _MOST_VALUES: Final = 1 << 26
 _DEEPEST: Final = 16  # lists and objects in each other; snapshots have 6
 
 
-def read_json(path: Path, data: bytes, rows: TraceRows) -> Any:
+def read_json(path: Path, data: bytes, rows: HistoryRows) -> Any:
     """The value that a JSON snapshot holds; its entries become rows, its frames stacks.
 
     Raises:
@@ -625,7 +625,7 @@ def read_json(path: Path, data: bytes, rows: TraceRows) -> Any:
         raise FileError(path, "", f"corrupt snapshot: {error}") from None
 
 
-def _json_snapshot_value(value: Any, rows: TraceRows, depth: int) -> Any:
+def _json_snapshot_value(value: Any, rows: HistoryRows, depth: int) -> Any:
     """What `PickleReader` makes of the same value: an entry is a row, a list of entries a range, of frames a stack."""
     if depth == 0:
         raise ValueError("is nested too deeply")
@@ -666,7 +666,7 @@ def read_snapshot(path: Path) -> Trace:
         FileError: it is no snapshot, or holds anything that can run code.
     """
     content = read_content(path)
-    rows, size = TraceRows(), len(content.data)
+    rows, size = HistoryRows(), len(content.data)
     value, cut = _read_snapshot_value(path, content, rows)
     del content  # the file's bytes are not needed any more
     found = content_of(path, value, cut)
@@ -678,7 +678,7 @@ def read_snapshot(path: Path) -> Trace:
         raise FileError(path, "", str(error)) from None
 
 
-def _read_snapshot_value(path: Path, content: Content, rows: TraceRows) -> tuple[Any, str | None]:
+def _read_snapshot_value(path: Path, content: Content, rows: HistoryRows) -> tuple[Any, str | None]:
     """The value of the file, and why its end is missing."""
     if content.data.startswith((b"{", b"[", b"\xff\xfe", b"\xfe\xff", b"\xef")):
         return read_json(path, content.data, rows), None
@@ -690,7 +690,7 @@ def _read_snapshot_value(path: Path, content: Content, rows: TraceRows) -> tuple
 class _Importer:
     """Makes the trace of a snapshot."""
 
-    def __init__(self, path: Path, found: SnapshotContent, rows: TraceRows, file_size: int) -> None:
+    def __init__(self, path: Path, found: SnapshotContent, rows: HistoryRows, file_size: int) -> None:
         self._path = path
         self._found = found
         self._rows = rows

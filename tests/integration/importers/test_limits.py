@@ -21,7 +21,7 @@ from bfcviz.errors import FileError
 from bfcviz.importers import file_content
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.tensorflow.memory_dump import read_memory_dump
-from bfcviz.importers.torch.allocation_history import TraceRows
+from bfcviz.importers.torch.allocation_history import HistoryRows
 from bfcviz.importers.torch.pickle_reader import PickleReader
 
 ALLOCATE, FREE = "MemoryAllocation", "MemoryDeallocation"
@@ -259,7 +259,7 @@ def test_the_memory_that_a_pickle_takes_is_bounded_by_the_file(name: str) -> Non
     tracemalloc.start()
     try:
         with suppress(FileError):  # or the file is cut off
-            PickleReader("file", data, TraceRows()).read()
+            PickleReader("file", data, HistoryRows()).read()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -245,7 +245,7 @@ def test_no_pixel_of_two_holders_has_a_colour_that_is_not_one_of_theirs():
     by_class = np.repeat(np.repeat(shares[:, None], 8, axis=1), 16, axis=2)
     grid = OccupancyGrid(0, 64, 0.0, 8.0, columns=64, lines=8)
     paints = [Paint("#00FFFF", "#000000"), Paint("#FFFF00", "#000000")]
-    pixels = module.paint(Occupancy(grid, by_class, np.ones((8, 64))), paints, LIGHT)
+    pixels = module._occupancy_pixels(Occupancy(grid, by_class, np.ones((8, 64))), paints, LIGHT)
     cyan, yellow = ((pixels[..., :3] == colour).all(axis=2) for colour in ([0, 255, 255], [255, 255, 0]))
     parts = [slice(begin, begin + 16) for begin in range(0, 64, 16)]
     assert [cyan[:, part].mean() for part in parts] == [0.5, 0.25, 1.0, 0.0]

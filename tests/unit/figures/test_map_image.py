@@ -50,7 +50,7 @@ STATES = [LIGHT.in_use.fill]
 
 def paint(held, theme, fills=STATES, **options):
     """The lines of the picture as a page gets them."""
-    picture = map_image.paint(held, fills, theme, **options)
+    picture = map_image.raster_image(held, fills, theme, **options)
     lines = decode(base64.b64decode(picture.data_uri().partition(",")[2]))
     assert len(lines) == len(picture)
     return lines
@@ -131,7 +131,7 @@ def test_no_pixel_has_a_colour_that_is_not_one_of_its_classes_and_each_class_has
     rows = lay_out(table, wrapped_rows=16)
     grid = RasterGrid(rows, rows.part(None), 32)
     held = cell_bytes(chunks, np.array([0, 1] * 2048, np.uint8), 2, grid)
-    picture = map_image.paint(held, ["#000000", "#6496C8"], LIGHT, waste=False)
+    picture = map_image.raster_image(held, ["#000000", "#6496C8"], LIGHT, waste=False)
     colours, count = np.unique(picture.pixels.reshape(-1, 4), axis=0, return_counts=True)
     assert colours.tolist() == [[0, 0, 0, 255], [100, 150, 200, 255]]
     assert count[0] == 3 * count[1]
@@ -142,7 +142,7 @@ def test_waste_has_its_share_of_the_pixels():
     rows = lay_out(table, wrapped_rows=16)
     held = cell_bytes(chunks, np.zeros(2048, np.uint8), 1, RasterGrid(rows, rows.part(None), 32))
     colours, count = np.unique(
-        map_image.paint(held, STATES, LIGHT).pixels.reshape(-1, 4), axis=0, return_counts=True
+        map_image.raster_image(held, STATES, LIGHT).pixels.reshape(-1, 4), axis=0, return_counts=True
     )
     expected = {(*rgb(LIGHT.in_use.fill), 255): 3, (*rgb(LIGHT.waste.fill), 255): 1}
     assert {
@@ -214,7 +214,7 @@ def test_of_rows_that_share_lines_each_line_has_one_colour():
     chunks, table = heap([4096] * 1920, [1] * 1920, [4096] * 1920, [4096] * 1920)
     rows = lay_out(table)
     held = cell_bytes(chunks, np.array([0, 1] * 960, np.uint8), 2, RasterGrid(rows, rows.part(None), 16))
-    pixels = map_image.paint(held, ["#000000", "#6496C8"], LIGHT, waste=False).pixels
+    pixels = map_image.raster_image(held, ["#000000", "#6496C8"], LIGHT, waste=False).pixels
     assert (pixels == pixels[:, :1]).all()
     assert np.unique(pixels[:, 0, 0], return_counts=True)[1].tolist() == [240, 240]
 

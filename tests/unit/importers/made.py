@@ -13,7 +13,7 @@ from bfcviz.importers.file_content import read_content
 from bfcviz.importers.protobuf_wire import Wire
 from bfcviz.importers.tensorflow.profile import collect_requests
 from bfcviz.importers.tensorflow.protobuf_messages import read_space
-from bfcviz.importers.tensorflow.reconstruct import REQUEST, RecordedRequests, Requests
+from bfcviz.importers.tensorflow.reconstruct import REQUEST, RecordedRequestRows, RecordedRequests
 
 REAL = SHARED / "real" / "tensorflow"
 
@@ -27,10 +27,10 @@ def recorded(name: str) -> RecordedRequests:
     return found
 
 
-def requests_of(heap: NaiveBFC, count: int, seed: int, address: int = 1 << 40) -> Requests:
+def requests_of(heap: NaiveBFC, count: int, seed: int, address: int = 1 << 40) -> RecordedRequestRows:
     """`count` random requests served by `heap`, as a profile would record them."""
     rng = random.Random(seed)
-    requests: Requests = np.zeros(count, REQUEST)
+    requests: RecordedRequestRows = np.zeros(count, REQUEST)
     live: list[tuple[int, int]] = []
     for place in range(count):
         free = bool(live) and rng.random() < (0.3 if len(live) < 300 else 0.6)

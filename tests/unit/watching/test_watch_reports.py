@@ -10,7 +10,7 @@ from heaps import KIB, MIB, new_heap
 import bfcviz
 from bfcviz import notebook
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.watching.watch_reports import last_failure, report
+from bfcviz.watching.watch_reports import last_oom_report, report
 
 
 def test_it_names_the_holders_at_the_peak():
@@ -107,7 +107,7 @@ def test_it_says_why_and_what_would_have_helped():
     heap.free(second)
     assert heap.try_allocate(20 * MIB, label="attention") is None
     heap.free(first)
-    found = last_failure(trace_of(heap))
+    found = last_oom_report(trace_of(heap))
     for fact in ("20.0 MiB", "16.0 MiB of 32.0 MiB free", "fragmented by"):
         assert fact in found.headline
     assert found.words.startswith("attention failed to allocate 20.0 MiB")
@@ -123,7 +123,7 @@ def test_it_says_why_and_what_would_have_helped():
 def test_the_note_is_one_line():
     heap = new_heap(MIB)
     heap.try_allocate(2 * MIB, label="attention")
-    found = last_failure(trace_of(heap))
+    found = last_oom_report(trace_of(heap))
     assert found.headline in found.note
     assert f"step {found.step}" in found.note
     assert "\n" not in found.note
@@ -132,13 +132,13 @@ def test_the_note_is_one_line():
 def test_without_a_failure_there_is_none():
     heap = new_heap(MIB)
     trace = trace_of(heap)
-    assert last_failure(trace) is None
+    assert last_oom_report(trace) is None
     heap.allocate(MIB)
     trace.refresh()
-    assert last_failure(trace) is None
+    assert last_oom_report(trace) is None
     heap.try_allocate(256)
     trace.refresh()
-    assert "0 B free" in last_failure(trace).headline
+    assert "0 B free" in last_oom_report(trace).headline
 
 
 def test_in_a_notebook_it_is_shown_before_the_error_leaves(shown, tmp_path):
@@ -151,7 +151,7 @@ def test_in_a_notebook_it_is_shown_before_the_error_leaves(shown, tmp_path):
     assert "fragmented by layers" in failure.headline
     assert len(caught.value.__notes__) == 1  # the numbers that NumPy's handler adds
     assert bfcviz.open(tmp_path / "run").origin.status == "complete"
-    assert last_failure(bfcviz.open(tmp_path / "run")) == failure
+    assert last_oom_report(bfcviz.open(tmp_path / "run")) == failure
     assert w.errors == []
 
 

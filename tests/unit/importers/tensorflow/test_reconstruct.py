@@ -19,8 +19,8 @@ from bfcviz.importers.tensorflow.reconstruct import (
     PlacedChunks,
     Rebuilt,
     Reconstruction,
+    RecordedRequestRows,
     RecordedRequests,
-    Requests,
     compare,
     heaps_of,
     place_chunks,
@@ -31,7 +31,7 @@ from bfcviz.importers.tensorflow.reconstruct import (
 SEEDS = range(4)
 
 
-def rebuilt(*pools: Requests) -> Reconstruction:
+def rebuilt(*pools: RecordedRequestRows) -> Reconstruction:
     requests = np.concatenate(pools)
     requests["pool"] = np.repeat(range(len(pools)), [len(pool) for pool in pools])
     requests = requests[np.argsort(requests["time"], kind="stable")]
@@ -170,9 +170,9 @@ def log(*entries: tuple[Kind, int, int]) -> Events:
     return events
 
 
-def steps(*entries: tuple[int, bool]) -> Requests:
+def steps(*entries: tuple[int, bool]) -> RecordedRequestRows:
     """(step, free)"""
-    requests: Requests = np.zeros(len(entries), REQUEST)
+    requests: RecordedRequestRows = np.zeros(len(entries), REQUEST)
     for row, (step, free) in zip(requests, entries, strict=True):
         row["step"], row["free"] = step, free
     return requests
@@ -209,9 +209,9 @@ def test_logs_are_woven_in_the_order_of_the_requests() -> None:
     assert woven["other"].tolist() == [0, 1, 0, 0, 1, 2, 4, 5]
 
 
-def rows(*entries: tuple[bool, int, int, int]) -> Requests:
+def rows(*entries: tuple[bool, int, int, int]) -> RecordedRequestRows:
     """(free, address, size, bytes_in_use)"""
-    requests: Requests = np.zeros(len(entries), REQUEST)
+    requests: RecordedRequestRows = np.zeros(len(entries), REQUEST)
     for row, (free, address, size, in_use) in zip(requests, entries, strict=True):
         row["free"], row["address"], row["size"], row["requested"] = free, address, size, size - 1
         row["bytes_in_use"] = in_use
@@ -262,7 +262,7 @@ def test_events_name_the_threads_of_the_requests() -> None:
 
 
 def test_more_regions_than_a_trace_numbers_cannot_be_tiled() -> None:
-    requests: Requests = np.zeros((1 << 16) + 1, REQUEST)
+    requests: RecordedRequestRows = np.zeros((1 << 16) + 1, REQUEST)
     requests["address"] = 4096 + np.arange(len(requests)) * 512
     requests["size"] = requests["requested"] = 256
     assert place_chunks(requests, 0) is None
@@ -385,13 +385,13 @@ def test_the_same_name_in_one_process(tmp_path: Path, count: int) -> None:
     assert set(marks["pool"].tolist()) <= set(range(count + 1))
 
 
-def mixed(*heaps: Requests) -> Requests:
+def mixed(*heaps: RecordedRequestRows) -> RecordedRequestRows:
     """Requests of several heaps, which take turns."""
     requests = np.concatenate(heaps)
     return requests[np.argsort(requests["time"], kind="stable")]
 
 
-def rebuilt_of_several_heaps(requests: Requests) -> Reconstruction:
+def rebuilt_of_several_heaps(requests: RecordedRequestRows) -> Reconstruction:
     return reconstruct(RecordedRequests(requests, ("bfc",), Labels(), {1: "one"}, {}))
 
 
@@ -410,9 +410,9 @@ def test_heaps_that_were_in_use_before_stay_one() -> None:
     assert len(rebuilt_of_several_heaps(mixed(first, second)).pools) == 1
 
 
-def requests_and_rebuilt(count: int = 4) -> tuple[Requests, Rebuilt]:
+def requests_and_rebuilt(count: int = 4) -> tuple[RecordedRequestRows, Rebuilt]:
     """Requests that agree in everything: 1 KiB chunks, 3 of 7 KiB free in one piece of 2 KiB."""
-    requests: Requests = np.zeros(count, REQUEST)
+    requests: RecordedRequestRows = np.zeros(count, REQUEST)
     requests["address"] = 4096 + np.arange(count) * 1024
     requests["size"] = 1024
     requests["bytes_in_use"] = 4096

@@ -14,14 +14,14 @@ from shared import ROOT
 
 from bfcviz.errors import FileError
 from bfcviz.importers.torch import pickle_opcodes
-from bfcviz.importers.torch.allocation_history import FrameStack, TraceRange, TraceRows
+from bfcviz.importers.torch.allocation_history import FrameStack, HistoryRows, TraceRange
 from bfcviz.importers.torch.pickle_reader import PickleReader
 
 FRAME = {"filename": "a.py", "line": 3, "name": "forward"}
 
 
 def read(data, rows=None):
-    return PickleReader("file", data, TraceRows() if rows is None else rows).read()
+    return PickleReader("file", data, HistoryRows() if rows is None else rows).read()
 
 
 def entry(**more):
@@ -64,7 +64,7 @@ def test_long_containers_come_in_batches(protocol):
 @pytest.mark.parametrize("protocol", range(6))
 @pytest.mark.parametrize("count", [1, 2, 999, 1000, 1001, 2000])
 def test_entries_become_rows(protocol, count):
-    rows, stack = TraceRows(), [FRAME, {**FRAME, "line": 4}]
+    rows, stack = HistoryRows(), [FRAME, {**FRAME, "line": 4}]
     traces = [[entry(addr=number, frames=stack) for number in range(count)], [], [entry(frames=list(stack))]]
     value = read(pickle.dumps({"device_traces": traces}, protocol), rows)
     assert value == {"device_traces": [TraceRange(0, count), [], TraceRange(count, count + 1)]}
@@ -78,7 +78,7 @@ def test_entries_become_rows(protocol, count):
 
 
 def test_equal_stacks_are_one():
-    rows = TraceRows()
+    rows = HistoryRows()
     blocks = [{"frames": [dict(FRAME)]}, {"frames": [FRAME, FRAME]}, {"frames": [FRAME]}]
     stacks = [block["frames"] for block in read(pickle.dumps(blocks), rows)]
     assert all(type(stack) is FrameStack for stack in stacks)
@@ -88,7 +88,7 @@ def test_equal_stacks_are_one():
 @pytest.mark.parametrize("protocol", range(6))
 @pytest.mark.parametrize("length", [1, 2, 40, 999, 1000, 1001])
 def test_a_stack_that_comes_again_is_the_same(length, protocol):
-    frames, rows = [{**FRAME, "line": line} for line in range(1, length + 1)], TraceRows()
+    frames, rows = [{**FRAME, "line": line} for line in range(1, length + 1)], HistoryRows()
     one, other = read(
         pickle.dumps([[list(frames) for _ in range(50)], [*frames, *frames[:1]]], protocol), rows
     )
@@ -107,7 +107,7 @@ def test_the_same_references_are_another_stack_after_the_memo_changed():
     again = b"](h\x01h\x02e"
     first = b"](" + frame_at(1, 10) + frame_at(2, 20) + b"e"
     changed = b"](" + frame_at(2, 30) + b"e"
-    rows = TraceRows()
+    rows = HistoryRows()
     stacks = read(b"\x80\x02](" + first + again + again + changed + again + again + b"e.", rows)
     lines = [[frame.line for frame in rows.stacks[stack.number]] for stack in stacks]
     assert lines == [[10, 20]] * 3 + [[30]] + [[10, 30]] * 2
@@ -230,7 +230,7 @@ def test_a_file_that_is_cut_off_gives_what_is_whole(protocol):
     data, seen = pickle.dumps(value, protocol), set()
     stops = {*range(3, 80), *range(3, len(data), len(data) // 15), len(data) - 1}
     for stop in sorted(stops):
-        reader = PickleReader("file", data[:stop], TraceRows())
+        reader = PickleReader("file", data[:stop], HistoryRows())
         found = reader.read()
         assert reader.cut == f"the file is cut off at byte {stop:,}"
         assert found.get("segments", segments) == segments

@@ -258,7 +258,7 @@ def test_the_heaps_that_serve_a_framework_are_its_pool(machine, monkeypatch):
     )
     provider = types.SimpleNamespace(way="serve", heaps=[heap, heap])
     put_nvml(monkeypatch, None)
-    monkeypatch.setattr("bfcviz.live.device_memory.active_providers", lambda: [provider])
+    monkeypatch.setattr("bfcviz.live.device_account.active_providers", lambda: [provider])
     first, second = bfcviz.account().devices
     assert [(pool.in_use, pool.cached) for pool in first.pools] == [(GIB, GIB)]
     assert second.pools == ()

@@ -214,12 +214,12 @@ def _card_size_bars(model: Model, found: Diagnosis | None) -> list[SizeBar]:
     return [
         *request,
         SizeBar("largest free", sizes["largest_free_chunk"], "free"),
-        SizeBar("free", sizes["free_bytes"], "free", _card_pieces(model) if sizes["free_bytes"] else ()),
+        SizeBar("free", sizes["free_bytes"], "free", _card_free_sizes(model) if sizes["free_bytes"] else ()),
         SizeBar("wasted", sizes["wasted"], "waste"),
     ]
 
 
-def _card_pieces(model: Model) -> list[int]:
+def _card_free_sizes(model: Model) -> list[int]:
     """The free chunks from large to small; the smallest together."""
     chunks = model.chunks()
     free = chunks[~chunks["in_use"]]

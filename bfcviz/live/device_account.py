@@ -209,7 +209,7 @@ class _Nvml:
 def _framework_pools(device: int) -> Iterator[AccountPoolFigures]:
     """The pools in a device's memory now, of each framework that is loaded."""
     served = _served_heap_pools(device)
-    torch = _told_by_framework(_torch_pool, device)
+    torch = _told_by_framework(_torch_pool_figures, device)
     if torch is not None:
         # PyTorch counts the chunks of heaps that serve its memory pool as its own segments.
         in_between = [each for each in served if each.name.startswith("torch")]
@@ -218,7 +218,7 @@ def _framework_pools(device: int) -> Iterator[AccountPoolFigures]:
             torch.name, torch.in_use, (torch.cached or 0) + sum(each.cached or 0 for each in in_between)
         )
     yield from served
-    for ask in (_cupy_pool, _jax_pool, _tensorflow_pool):
+    for ask in (_cupy_pool_figures, _jax_pool_figures, _tensorflow_pool_figures):
         found = _told_by_framework(ask, device)
         if found is not None and found.least:
             yield found
@@ -250,7 +250,7 @@ def _served_heap_pools(device: int) -> list[AccountPoolFigures]:
     ]
 
 
-def _torch_pool(device: int) -> AccountPoolFigures | None:
+def _torch_pool_figures(device: int) -> AccountPoolFigures | None:
     torch = _used_torch()
     if torch is None:
         return None
@@ -274,7 +274,7 @@ def _accounts_of_torch() -> list[DeviceAccount]:
     numbers = [
         number
         for number in range(torch.cuda.device_count())
-        if _told_by_framework(_torch_pool, number) is not None
+        if _told_by_framework(_torch_pool_figures, number) is not None
     ]
     return [_settled_account(lambda number=number: _torch_figures(torch, number)) for number in numbers]  # type: ignore[misc]
 
@@ -292,7 +292,7 @@ def _torch_figures(torch: Any, number: int) -> AccountFigures:
     )
 
 
-def _cupy_pool(device: int) -> AccountPoolFigures | None:
+def _cupy_pool_figures(device: int) -> AccountPoolFigures | None:
     """CuPy's default pool, which answers for the current device."""
     cupy = sys.modules.get("cupy")
     driver = cuda_driver.in_use()
@@ -304,7 +304,7 @@ def _cupy_pool(device: int) -> AccountPoolFigures | None:
     return AccountPoolFigures("CuPy", used, max(size - used, 0))
 
 
-def _jax_pool(device: int) -> AccountPoolFigures | None:
+def _jax_pool_figures(device: int) -> AccountPoolFigures | None:
     """The pool of JAX's client in a device's memory now, if the program has started it."""
     bridge, jax = sys.modules.get("jax._src.xla_bridge"), sys.modules.get("jax")
     if jax is None or bridge is None or not bridge.backends_are_initialized():
@@ -320,7 +320,7 @@ def _jax_pool(device: int) -> AccountPoolFigures | None:
     return None
 
 
-def _tensorflow_pool(device: int) -> AccountPoolFigures | None:
+def _tensorflow_pool_figures(device: int) -> AccountPoolFigures | None:
     """What TensorFlow has of a device's memory now, if started; it does not tell the size of its pool."""
     tensorflow, context = sys.modules.get("tensorflow"), sys.modules.get("tensorflow.python.eager.context")
     if tensorflow is None or context is None or not context.context()._initialized:  # noqa: SLF001

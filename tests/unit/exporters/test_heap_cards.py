@@ -8,7 +8,7 @@ from unit.analysis.built import state
 from unit.figures.synthetic import MiB, PlainHeap
 
 from bfcviz.analysis.failures import diagnose
-from bfcviz.exporters.first_screen import STYLE, coloured_holders, failure_card, peak_card
+from bfcviz.exporters.heap_cards import STYLE, coloured_holders, failure_card, peak_card
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import DARK, LIGHT, THEMES
 from bfcviz.model import Model
