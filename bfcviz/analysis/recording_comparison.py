@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.alignment import (
+from bfcviz.analysis.leaks import growth
+from bfcviz.analysis.recording_alignment import (
     AlignedBy,
     AlignedHolders,
     AlignedRecording,
@@ -20,7 +21,6 @@ from bfcviz.analysis.alignment import (
     align,
     shared,
 )
-from bfcviz.analysis.leaks import growth
 from bfcviz.analysis.short_names import shortened_name
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.events.origin import Pool, Status, regions_known, requested_bytes_known, stated_peak

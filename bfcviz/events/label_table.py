@@ -337,30 +337,3 @@ def without_unknown_labels(events: Events, num_labels: int) -> Events:
 def forget_unknown_labels(events: Events, num_labels: int) -> None:
     """Set unknown labels to 0, in place."""
     events["label"][events["label"] >= num_labels] = 0
-
-
-BEGINS: Final = "begins"
-"""The detail of a label whose mark begins the phase of this name."""
-
-ENDS: Final = "ends"
-"""The detail of a label whose mark ends the phase of this name."""
-
-
-class PhaseEnd(NamedTuple):
-    """What a mark does: `side` is `BEGINS` or `ENDS`, `name` the phase."""
-
-    side: str
-    name: str
-
-
-def phase_ends(marks: Events, labels: Labels) -> list[PhaseEnd | None]:
-    """For each of these MARK events: what it begins or ends; None for a plain mark."""
-    known: dict[int, PhaseEnd | None] = {0: None}
-    found = []
-    for label in marks["label"].tolist():
-        if label not in known:
-            details = labels[label].details
-            sides = (PhaseEnd(side, details[side]) for side in (BEGINS, ENDS) if side in details)
-            known[label] = next(sides, None)
-        found.append(known[label])
-    return found

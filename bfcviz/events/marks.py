@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import InvalidRequest
-from bfcviz.events.label_table import BEGINS, ENDS, NO_DETAILS, Labels
+from bfcviz.events.label_table import NO_DETAILS, Labels
+from bfcviz.events.phases import BEGINS, ENDS
 from bfcviz.events.schema import Events, Kind, taken
 
 STEP_WORDS: Final = ("step", "iteration", "batch", "epoch")

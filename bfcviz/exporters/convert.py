@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events.label_table import phase_ends
 from bfcviz.events.marks import mark_value
 from bfcviz.events.origin import Origin, Status
+from bfcviz.events.phases import phase_ends, phases_among
 from bfcviz.events.schema import EVENT, Events, Kind, joined
 from bfcviz.events.storage.blocks import write_blocks
 from bfcviz.events.storage.files import replacing
@@ -24,7 +24,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.exporters.torch_snapshot import write_snapshot
 from bfcviz.extras import needed
 from bfcviz.importers.event_makers import HEAP_CHUNK, HeapRegion, events_of_state
-from bfcviz.model.find_steps import events_of, phases_among
+from bfcviz.model.find_steps import events_of
 from bfcviz.model.keyframe_bytes import keyframes
 from bfcviz.model.model import Model
 from bfcviz.model.timelines import timeline

@@ -12,8 +12,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.label_table import BEGINS, ENDS, Labels
+from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import recorded_failures
+from bfcviz.events.phases import BEGINS, ENDS
 from bfcviz.events.schema import Events, Flag, Kind, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model.model import Model

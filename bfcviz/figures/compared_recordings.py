@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.alignment import AlignedBy, PairedStep
+from bfcviz.analysis.recording_alignment import AlignedBy, PairedStep
 from bfcviz.analysis.recording_comparison import (
     AT_PEAK,
     PeakPart,

@@ -7,8 +7,8 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.label_table import PhaseEnd, phase_ends
 from bfcviz.events.marks import mark_value, measured_names, value_text
+from bfcviz.events.phases import Phase, PhaseEnd, phase_ends, phases_among
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import LINES, Floats
@@ -16,7 +16,6 @@ from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import Theme, translucent
 from bfcviz.figures.view_options import PLAIN, Axis, Look
 from bfcviz.model.equal_steps import step_marks
-from bfcviz.model.find_steps import Phase, phases_among
 from bfcviz.model.timelines import NotableTimelineEvents, RollingTimeline
 from bfcviz.model.trace_index import index_of
 from bfcviz.units import exact_bytes

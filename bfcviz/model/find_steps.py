@@ -1,20 +1,20 @@
 """Find steps: the next event of a kind, the peak, failures, phases. A step is the one just after its event."""
 
 from collections.abc import Callable, Collection
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
 from bfcviz.events.event_source import BLOCK
-from bfcviz.events.label_table import BEGINS, Labels, phase_ends
 from bfcviz.events.origin import (
     BEGIN_MARKS,
     RecordedFailure,
     holds_only_states,
     recorded_failures,
 )
+from bfcviz.events.phases import Phase, phases_among
 from bfcviz.events.schema import EVENT, Events, Kind, joined, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
@@ -247,45 +247,9 @@ def failure_before(model: Model) -> np.void | None:
     return None if event is None or event["kind"][0] != Kind.OOM else event[0]
 
 
-# ------------------------------------------------------------------------------
-# Phases of a program: pairs of marks with the same value; the details of their labels name the phase.
-
-
-class Phase(NamedTuple):
-    """One phase.
-
-    Attributes:
-        name: its name.
-        begins: `seq` of the mark that begins it; None: it began before the marks that were searched.
-        ends: `seq` of the mark that ends it; None: it has not ended.
-        thread: number of the thread of its marks.
-    """
-
-    name: str
-    begins: int | None
-    ends: int | None
-    thread: int
-
-
 def phases(trace: Trace, pool: int = 0) -> list[Phase]:
     """All phases of one heap, in the order of their ends; those without an end last."""
     return phases_among(events_of(trace, [Kind.MARK], pool), trace.labels)
-
-
-def phases_among(marks: Events, labels: Labels) -> list[Phase]:
-    """The phases of these MARK events, in the order of their ends; those without an end last."""
-    begun: dict[tuple[str, int], Phase] = {}
-    found = []
-    for mark, end in zip(marks, phase_ends(marks, labels), strict=True):
-        if end is None:
-            continue
-        key, seq, thread = (end.name, int(mark["size"])), int(mark["seq"]), int(mark["by"])
-        if end.side == BEGINS:
-            begun[key] = Phase(end.name, seq, None, thread)
-        else:
-            before = begun.pop(key, Phase(end.name, None, None, thread))
-            found.append(before._replace(ends=seq))
-    return [*found, *begun.values()]
 
 
 # ------------------------------------------------------------------------------

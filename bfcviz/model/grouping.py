@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from bfcviz.code_places import place_in_code, told_frames
 from bfcviz.errors import TraceError
-from bfcviz.events.label_table import BEGINS, NO_LABEL, Labels, phase_ends
+from bfcviz.events.label_table import NO_LABEL, Labels
 from bfcviz.events.origin import holds_only_states, thread_name
+from bfcviz.events.phases import BEGINS, phase_ends
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.equal_steps import step_marks

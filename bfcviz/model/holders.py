@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.errors import TraceError
-from bfcviz.events.label_table import phase_ends
 from bfcviz.events.marks import ALERT
 from bfcviz.events.origin import chunks_known, requested_bytes_known
+from bfcviz.events.phases import phase_ends
 from bfcviz.events.schema import Events, Kind, taken
 from bfcviz.events.trace import Trace
 from bfcviz.extras import arrow

@@ -20,8 +20,8 @@ from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import FIRST_REGION, VERSIONS
 from bfcviz.whatif.outcome import DriverCalls, Outcome, failed_allocations
 from bfcviz.whatif.policy import PoolPolicy, checked_limit, policy_origin
+from bfcviz.whatif.pool_parts import DriverMemory
 from bfcviz.whatif.requests import ALLOCATE, MARK, RequestStream
-from bfcviz.whatif.simulation import DriverMemory
 from bfcviz.whatif.xla import XLAPool
 
 # ------------------------------------------------------------------------------

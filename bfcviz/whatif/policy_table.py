@@ -20,8 +20,8 @@ from bfcviz.whatif.heap_policies import BFC_OPTIONS, MEMORY_OPTIONS, XLA_OPTIONS
 from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.planner import LIVE_OPTIONS, PACKED_OPTIONS, LiveBytesPolicy, PackedPolicy
 from bfcviz.whatif.policy import NO_LIMIT, Policy, PoolPolicy
+from bfcviz.whatif.pool_parts import DriverMemory
 from bfcviz.whatif.requests import ALLOCATE, RequestStream, stream_of
-from bfcviz.whatif.simulation import DriverMemory
 from bfcviz.whatif.torch_caching import MOST_SHUFFLED
 
 MEANINGS: Final[Mapping[str, str]] = {

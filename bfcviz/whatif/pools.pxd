@@ -1,10 +1,10 @@
 cimport cython
 from bfcviz cimport native
 from bfcviz.native cimport i64
-from bfcviz.whatif.simulation cimport FreeBlocks
-from bfcviz.whatif.simulation cimport SimulatedPool
-from bfcviz.whatif.simulation cimport AddressTable
-from bfcviz.whatif.simulation cimport SegmentCache
+from bfcviz.whatif.pool_parts cimport FreeBlocks
+from bfcviz.whatif.pool_parts cimport SimulatedPool
+from bfcviz.whatif.pool_parts cimport AddressTable
+from bfcviz.whatif.pool_parts cimport SegmentCache
 
 
 cdef class FirstFitPool(SimulatedPool):

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from heapq import heappop, heappush
 
 from bfcviz.formats.cupy import UNIT as CUPY_UNIT
-from bfcviz.whatif.simulation import AddressTable, DriverMemory, FreeBlocks, SegmentCache, SimulatedPool
+from bfcviz.whatif.pool_parts import AddressTable, DriverMemory, FreeBlocks, SegmentCache, SimulatedPool
 
 # ------------------------------------------------------------------------------
 # First fit: the lowest free block that is large enough, in one pool that grows at its end.

@@ -20,7 +20,7 @@ from bfcviz.formats.torch import (
     Rules,
     divisions_of,
 )
-from bfcviz.whatif.simulation import DriverMemory, FreeBlocks, SegmentCache, SimulatedPool
+from bfcviz.whatif.pool_parts import DriverMemory, FreeBlocks, SegmentCache, SimulatedPool
 
 MOST_ADDRESSES = 1 << 44
 """Bytes of addresses of a segment where no size of the device is given: 9/8 of that would leave the address space."""

@@ -1,8 +1,8 @@
 cimport cython
 
 from bfcviz.native cimport i64
-from bfcviz.whatif.simulation cimport FreeBlocks
-from bfcviz.whatif.simulation cimport SimulatedPool
+from bfcviz.whatif.pool_parts cimport FreeBlocks
+from bfcviz.whatif.pool_parts cimport SimulatedPool
 
 
 cdef class XLAPool(SimulatedPool):

@@ -5,7 +5,7 @@ import time
 from random import Random
 
 import bfcviz
-from bfcviz.analysis.alignment import AlignedBy
+from bfcviz.analysis.recording_alignment import AlignedBy
 from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace

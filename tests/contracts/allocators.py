@@ -7,7 +7,7 @@ import random
 from heaps import GIB, KIB, MIB, new_heap
 
 from bfcviz.allocator.sub_allocators import HostSubAllocator, SimulatedSubAllocator
-from bfcviz.devices.wrappers import (
+from bfcviz.devices.allocator_wrappers import (
     AlertAllocator,
     AllocatorWrapper,
     GuardAllocator,

@@ -6,7 +6,7 @@ from heaps import KIB
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bfcviz.devices.wrappers import (
+from bfcviz.devices.allocator_wrappers import (
     FREED,
     FRESH,
     GuardAllocator,

@@ -5,7 +5,7 @@ import pytest
 from heaps import new_heap
 
 import bfcviz
-from bfcviz.devices.wrappers import GuardAllocator, LimitAllocator
+from bfcviz.devices.allocator_wrappers import GuardAllocator, LimitAllocator
 from bfcviz.units import bytes_range, format_bytes, parse_bytes, read_as
 
 MIB = 1 << 20

@@ -221,7 +221,7 @@ def test_at_the_recursion_limit_no_lock_stays_closed():
 
 def test_locks_that_other_threads_hold_are_free_in_the_child(warm):
     code = """
-from bfcviz.devices.wrappers import LimitAllocator
+from bfcviz.devices.allocator_wrappers import LimitAllocator
 from bfcviz.events.label_table import Labels
 inside, done = threading.Barrier(3), threading.Event()
 def wait():

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from unit.figures.synthetic import KiB, MiB, PlainHeap
 
-from bfcviz.analysis.alignment import AlignedHolders, AlignedSide
+from bfcviz.analysis.recording_alignment import AlignedHolders, AlignedSide
 
 LEAK = 4 * KiB
 

@@ -22,7 +22,7 @@ from unit.model.plain_holders import trace_of_heap
 
 import bfcviz
 from bfcviz.allocator.replay import Operations, Replay
-from bfcviz.analysis.alignment import AlignedBy, PairedStep
+from bfcviz.analysis.recording_alignment import AlignedBy, PairedStep
 from bfcviz.analysis.recording_comparison import (
     BYTES,
     COUNT,

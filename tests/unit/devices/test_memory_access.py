@@ -17,6 +17,7 @@ from bfcviz.allocator.cuda import cuda_sub_allocator
 from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.allocator.interface import AllocatorAttributes
 from bfcviz.allocator.sub_allocators import HostSubAllocator, PythonSubAllocator
+from bfcviz.devices.allocator_wrappers import FRESH, GuardAllocator, NaNFillAllocator, TrackingAllocator
 from bfcviz.devices.memory_access import (
     HOST,
     PAGE,
@@ -30,7 +31,6 @@ from bfcviz.devices.memory_access import (
 from bfcviz.devices.physical import SimulatedGpuSubAllocator, SimulatedMemory
 from bfcviz.devices.tensors import MemoryLog, Tensor
 from bfcviz.devices.training import MLP, ConvNet, Training
-from bfcviz.devices.wrappers import FRESH, GuardAllocator, NaNFillAllocator, TrackingAllocator
 from bfcviz.errors import AllocatorError, DeviceError, GuardOverrun, InvalidRequest
 from bfcviz.units import GiB
 

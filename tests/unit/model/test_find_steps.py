@@ -10,14 +10,13 @@ import bfcviz
 from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import TraceError
-from bfcviz.events.label_table import BEGINS, ENDS, PhaseEnd, phase_ends
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import HISTORY_BEGINS, Origin, Pool
+from bfcviz.events.phases import BEGINS, ENDS, Phase, PhaseEnd, phase_ends
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 from bfcviz.model.find_steps import (
-    Phase,
     busy_window,
     failures,
     history_begins,

@@ -20,8 +20,8 @@ from bfcviz.whatif.policy_table import (
     policy_text,
     replay,
 )
+from bfcviz.whatif.pool_parts import DriverMemory
 from bfcviz.whatif.search import TrialCache, smallest_limit
-from bfcviz.whatif.simulation import DriverMemory
 from bfcviz.whatif.torch_caching import TorchCachingPool
 
 

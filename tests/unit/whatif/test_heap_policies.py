@@ -12,8 +12,8 @@ from bfcviz.formats.tensorflow import VERSIONS
 from bfcviz.whatif.heap_policies import GAP, ExactBFCMemory, RecordedBFCMemory
 from bfcviz.whatif.policy import policy_region_pieces
 from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.pool_parts import DriverCall
 from bfcviz.whatif.requests import ALLOCATE, FREE, REGION_ROW, RequestStream
-from bfcviz.whatif.simulation import DriverCall
 
 KiB, MiB = 1 << 10, 1 << 20
 

@@ -15,8 +15,7 @@ from threads import in_thread, wait_until
 
 from bfcviz.allocator.interface import AllocationAttributes, Stats, bytes_of
 from bfcviz.allocator.sub_allocators import HostSubAllocator
-from bfcviz.devices.memory_access import SimulatedAccess
-from bfcviz.devices.wrappers import (
+from bfcviz.devices.allocator_wrappers import (
     FREED,
     FRESH,
     MEASURES,
@@ -28,6 +27,7 @@ from bfcviz.devices.wrappers import (
     RetryAllocator,
     TrackingAllocator,
 )
+from bfcviz.devices.memory_access import SimulatedAccess
 from bfcviz.errors import (
     AllocatorError,
     BfcvizError,

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
-from bfcviz.events.label_table import ENDS, phase_ends
 from bfcviz.events.marks import has_float_value
 from bfcviz.events.origin import Status, holds_only_states
+from bfcviz.events.phases import ENDS, phase_ends
 from bfcviz.events.schema import Kind, joined
 from bfcviz.events.trace import Trace
 from bfcviz.model.equal_steps import (

@@ -11,7 +11,7 @@ from unit.analysis.programs import Training, common
 from unit.figures.odd_traces import empty
 from unit.figures.synthetic import KiB, MiB, PlainHeap
 
-from bfcviz.analysis.alignment import (
+from bfcviz.analysis.recording_alignment import (
     MOST,
     AlignedBy,
     align,

@@ -5,7 +5,7 @@ from gpu.cuda_machine import cupy, needs_gpu
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.cuda import KINDS, cuda_sub_allocator
-from bfcviz.devices.wrappers import FRESH, GuardAllocator, NaNFillAllocator
+from bfcviz.devices.allocator_wrappers import FRESH, GuardAllocator, NaNFillAllocator
 from bfcviz.errors import GuardOverrun
 
 pytestmark = needs_gpu

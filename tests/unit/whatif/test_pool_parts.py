@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from bfcviz.events.label_table import Labels
 from bfcviz.whatif.policy_table import POLICIES, policy_of
+from bfcviz.whatif.pool_parts import AddressTable, DriverMemory, FreeBlocks, SegmentCache
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream
-from bfcviz.whatif.simulation import AddressTable, DriverMemory, FreeBlocks, SegmentCache
 
 MiB = 1 << 20
 LIMIT = 128 * MiB
