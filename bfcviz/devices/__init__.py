@@ -17,15 +17,10 @@ from bfcviz.devices.device import (
     GPUDevice,
     Stream,
 )
+from bfcviz.devices.gpu_options import GPUOptions, LogicalDeviceConfiguration
 from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, physical_gpus, simulate_gpus
 from bfcviz.devices.session_memory import Journey
-from bfcviz.devices.settings import (
-    GPUOptions,
-    LogicalDeviceConfiguration,
-    SettingIgnored,
-    Settings,
-    jax_settings,
-)
+from bfcviz.devices.settings import SettingIgnored, Settings, jax_settings
 from bfcviz.devices.tensors import MemoryLog, Tensor
 
 __all__ = [

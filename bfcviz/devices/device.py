@@ -15,6 +15,8 @@ from bfcviz.allocator.cuda import Memory, cuda_sub_allocator
 from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.allocator.interface import DEFAULT, Allocator, AllocatorAttributes
 from bfcviz.allocator.sub_allocators import SubAllocator
+from bfcviz.devices.device_plan import PlannedDevice
+from bfcviz.devices.gpu_options import State
 from bfcviz.devices.physical import (
     DeviceName,
     PhysicalDevice,
@@ -23,7 +25,7 @@ from bfcviz.devices.physical import (
     parse_name,
 )
 from bfcviz.devices.session_memory import AllocatorRegistry, HostMemory, Journey, SessionHeaps
-from bfcviz.devices.settings import PlannedDevice, Settings, State
+from bfcviz.devices.settings import Settings
 from bfcviz.errors import DevicesError, UnknownDevice
 from bfcviz.events.trace import Trace
 from bfcviz.units import format_bytes

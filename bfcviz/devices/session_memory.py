@@ -18,8 +18,9 @@ from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.cuda import PinnedSubAllocator
 from bfcviz.allocator.interface import Allocator, AllocatorOptions
 from bfcviz.allocator.sub_allocators import HostSubAllocator, SubAllocator
+from bfcviz.devices.device_plan import pool_limit
+from bfcviz.devices.gpu_options import State
 from bfcviz.devices.physical import PhysicalDevice
-from bfcviz.devices.settings import State, pool_limit
 from bfcviz.errors import AllocatorError, DevicesError, InvalidRequest
 from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog

@@ -1,0 +1,201 @@
+"""Memory settings as values, and their checks: `GPUOptions`, and `State`, all at one moment."""
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from types import MappingProxyType
+
+from bfcviz.devices.physical import PhysicalDevice
+from bfcviz.errors import SettingError
+from bfcviz.units import MiB, format_bytes
+
+
+@dataclass(frozen=True)
+class LogicalDeviceConfiguration:
+    """One logical device of a physical one.
+
+    Attributes:
+        memory_limit: its memory in MiB, as in TensorFlow; required for a GPU, forbidden for the CPU.
+
+    Raises:
+        SettingError: not a number, or less than 1 MiB.
+    """
+
+    memory_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        limit = self.memory_limit
+        if limit is not None and _checked_setting_number(limit, "memory_limit") < 1:
+            raise SettingError(f"memory_limit is {self.memory_limit} MiB; give 1 MiB or more, such as 2048")
+
+    @property
+    def limit_bytes(self) -> int:
+        """The limit in bytes; 0 = no limit."""
+        return 0 if self.memory_limit is None else int(self.memory_limit) * MiB
+
+
+@dataclass(frozen=True)
+class GPUOptions:
+    """Options of all GPUs of a session, with TensorFlow's names.
+
+    Attributes:
+        per_process_gpu_memory_fraction: limit each heap to this share of the GPU's total memory; above 1.0 the memory
+            is unified and the rest is on the host; 0 = apply the rule for system memory.
+        use_unified_memory: unified memory also at a share of 1.0 or less.
+        visible_device_list: GPU indices in the wanted order: `"1,0"`; empty = all.
+        gpu_system_memory_size_in_mb: MiB to keep back for the system; 0 = apply the rule.
+        garbage_collection: before a request fails, release wholly free regions and retry once.
+        internal_fragmentation_fraction: see `AllocatorOptions.fragmentation_fraction`.
+        retry_s: seconds a failed request waits for a free; 0 = no wait (TensorFlow waits 10 s).
+        force_gpu_compatible: pin all host memory.
+        gpu_host_mem_limit_in_mb: limit of the pinned pool in MiB; 0 = 64 GiB.
+        gpu_host_mem_disallow_growth: the pinned pool takes its whole limit at once.
+
+    Raises:
+        SettingError: an impossible number.
+    """
+
+    per_process_gpu_memory_fraction: float = 0.0
+    use_unified_memory: bool = False
+    visible_device_list: str = ""
+    gpu_system_memory_size_in_mb: int = 0
+    garbage_collection: bool = True
+    internal_fragmentation_fraction: float = 0.0
+    retry_s: float = 0.0
+    force_gpu_compatible: bool = False
+    gpu_host_mem_limit_in_mb: int = 0
+    gpu_host_mem_disallow_growth: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("per_process_gpu_memory_fraction", "internal_fragmentation_fraction", "retry_s"):
+            _checked_setting_number(getattr(self, name), name)
+        fraction = float(self.per_process_gpu_memory_fraction)
+        if fraction < 0:
+            raise SettingError(
+                f"per_process_gpu_memory_fraction is {fraction}; it is a share of the GPU's memory: give 0.5 for half, "
+                "more than 1.0 for unified memory, or 0 for the default rule"
+            )
+        if not 0 <= self.internal_fragmentation_fraction <= 1:
+            raise SettingError(
+                f"internal_fragmentation_fraction is {self.internal_fragmentation_fraction}; give 0 to 1"
+            )
+        if self.retry_s < 0:
+            raise SettingError(f"retry_s is {self.retry_s}; give 0 or more")
+        for name in ("gpu_system_memory_size_in_mb", "gpu_host_mem_limit_in_mb"):
+            _check_mib(name, getattr(self, name))
+        names = (
+            "use_unified_memory",
+            "garbage_collection",
+            "force_gpu_compatible",
+            "gpu_host_mem_disallow_growth",
+        )
+        for name in names:
+            check_setting_flag(name, getattr(self, name))
+        if not isinstance(self.visible_device_list, str):
+            raise SettingError(
+                f"visible_device_list is {self.visible_device_list!r}; give text such as '1,0'"
+            )
+
+    @property
+    def unified(self) -> bool:
+        """Whether the heaps may exceed the GPU's memory."""
+        return self.use_unified_memory or self.per_process_gpu_memory_fraction > 1.0
+
+
+def parse_visible_devices(text: str, count: int) -> list[int]:
+    """The GPU indices in a `visible_device_list`.
+
+    Raises:
+        SettingError: an entry is not a number, not a GPU, or appears twice.
+    """
+    order: list[int] = []
+    for word in text.split(","):
+        try:
+            number = int(word)
+        except ValueError:
+            raise SettingError(
+                f"visible_device_list {text!r} has an entry that cannot be parsed, {word!r}: give numbers such as '1,0'"
+            ) from None
+        if not 0 <= number < count:
+            raise SettingError(f"visible_device_list {text!r} lists GPU {number}; give 0 to {count - 1}")
+        if number in order:
+            raise SettingError(f"visible_device_list {text!r} contains GPU {number} twice: list each once")
+        order.append(number)
+    return order
+
+
+def check_setting_flag(name: str, value: object) -> None:
+    """Raise SettingError if the value of a setting is not True or False."""
+    if not isinstance(value, bool):
+        raise SettingError(f"{name} is {value!r}; give True or False")
+
+
+def check_logical(device: PhysicalDevice, each: LogicalDeviceConfiguration) -> None:
+    """Raise SettingError if a device cannot have this logical device."""
+    if not isinstance(each, LogicalDeviceConfiguration):
+        raise SettingError(
+            f"{each!r} is not a configuration; give LogicalDeviceConfiguration(memory_limit=MiB)"
+        )
+    if device.device_type == "CPU" and each.memory_limit is not None:
+        raise SettingError("a memory limit on logical CPU devices is not supported: leave memory_limit out")
+    if device.device_type == "GPU" and each.memory_limit is None:
+        raise SettingError("a memory limit is required for logical GPU devices: give memory_limit in MiB")
+    if each.limit_bytes > device.total_bytes:
+        raise SettingError(
+            f"memory_limit is {format_bytes(each.limit_bytes)}, {device.name} has {format_bytes(device.total_bytes)}: "
+            "give less; the unit is MiB"
+        )
+
+
+def check_fraction(options: GPUOptions, configured: Sequence[LogicalDeviceConfiguration]) -> None:
+    """Raise SettingError if both a fraction and logical devices are set."""
+    if configured and options.per_process_gpu_memory_fraction > 0:
+        raise SettingError(
+            "per_process_gpu_memory_fraction cannot be set together with logical devices on a GPU: give each "
+            "logical device a memory_limit instead"
+        )
+
+
+def _check_mib(name: str, value: object) -> None:
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise SettingError(f"{name} is {value!r}; give whole MiB") from error
+    if isinstance(value, bool) or not 0 <= number < 1 << 40:
+        raise SettingError(f"{name} is {value!r}; give 0 or more MiB")
+
+
+def _checked_setting_number(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise SettingError(f"{name} is {value!r}; give a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise SettingError(f"{name} is {value!r}; give a finite number")
+    return number
+
+
+Logical = tuple[LogicalDeviceConfiguration, ...]
+
+
+@dataclass(frozen=True)
+class State:
+    """All settings."""
+
+    physical: tuple[PhysicalDevice, ...]  # all devices, the CPU first
+    visible: tuple[PhysicalDevice, ...]  # the devices to use, in no particular order
+    growth: Mapping[PhysicalDevice, bool]  # whether memory growth is on, by GPU
+    # configured logical devices, by physical device
+    logical: Mapping[PhysicalDevice, Logical] = field(default_factory=lambda: MappingProxyType({}))
+    options: GPUOptions = field(default_factory=GPUOptions)
+    # variables read when devices are created
+    environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    notes: tuple[str, ...] = ()  # the origin of the settings, in words
+
+    def of_type(self, device_type: str) -> list[PhysicalDevice]:
+        """The visible devices of a type, in the machine's order."""
+        return [each for each in self.physical if each.device_type == device_type and each in self.visible]
