@@ -131,6 +131,11 @@ cuda-call | CUDA | behind=400 weak
     mark mxnet <- "mxnet" "MXNet"
     mark mxnet_pool <- "pooled_storage_manager" "MXNetError: cudaMalloc"
     device <- "current device: {number}, in function" "[{number}] {word} NCCL WARN" "; GPU={number} ;"
+paddle-call | PaddlePaddle | family=cuda weak
+    = A request was refused; the message with its numbers stands further below, or was cut.
+    in paddle/phi/core/memory/allocation, BadAlloc
+    > instance of 'paddle::memory::allocation::BadAlloc'
+    > raises an exception paddle::memory::allocation::BadAlloc
 cuda-init | CUDA | weak
     = The driver could not start in the process: no device was asked for memory yet. What is short is memory of the
         system or a limit of the process, or the driver does not fit the kernel.
@@ -707,11 +712,12 @@ paddle | PaddlePaddle
         it; if a limit is set, what this process holds of it. Both numbers together are the device, or the limit.
     in paddle/phi/core/memory/allocation/cuda_allocator.cc
     > Out of memory error on GPU {number}. Cannot allocate {size}
-    requested: bytes that were asked of the driver <- "Cannot allocate {size}"
+    > enforce allocating <= available failed, {number} > {number}
+    requested: bytes that were asked of the driver <- "Cannot allocate {size}" "available failed, {number} >"
     device_used: in use on the device by all processes, or of the limit by this one (2.0 and later) <-
         "{size} memory has been allocated"
     device_free: free on the device, or below the limit <- "available memory is only {size}"
-        "available memory is {size}"
+        "available memory is {size}" "available failed, {skip} > {number}"
     limit[M]: FLAGS_gpu_memory_limit_mb: what this process may use <- "`FLAGS_gpu_memory_limit_mb` is {number}"
     device <- "error on GPU {number}."
 program-julia | CUDA.jl

@@ -253,6 +253,11 @@ CASES = [
     ("paddle, older",
      "Out of memory error on GPU 1. Cannot allocate 9.500000MB GPU memory, available memory is 4.000000MB.",
      "PaddlePaddle", {"device_free": 4 * MIB}),
+    ("paddle, of 2018", "paddle.fluid.core.EnforceNotMet: enforce allocating <= available failed, 2147483648 > 1048576",
+     "PaddlePaddle", {"requested": 2 * GIB, "device_free": MIB}),
+    ("paddle, without its message",
+     "terminate called after throwing an instance of 'paddle::memory::allocation::BadAlloc'\n  what():  \n",
+     "PaddlePaddle", {}),
 ]  # fmt: skip
 IDS = [case[0] for case in CASES]
 
