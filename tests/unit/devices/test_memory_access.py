@@ -28,9 +28,10 @@ from bfcviz.devices.memory_access import (
     access_to,
     place_of,
 )
+from bfcviz.devices.networks import MLP, ConvNet
 from bfcviz.devices.physical import SimulatedGpuSubAllocator, SimulatedMemory
 from bfcviz.devices.tensors import MemoryLog, Tensor
-from bfcviz.devices.training import MLP, ConvNet, Training
+from bfcviz.devices.training import Training
 from bfcviz.errors import AllocatorError, DeviceError, GuardOverrun, InvalidRequest
 from bfcviz.units import GiB
 

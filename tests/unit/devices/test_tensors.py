@@ -23,6 +23,7 @@ from bfcviz.allocator.cuda import KINDS, cuda_sub_allocator
 from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.allocator.interface import AllocationAttributes
 from bfcviz.allocator.sub_allocators import HostSubAllocator
+from bfcviz.devices.networks import MLP
 from bfcviz.devices.tensors import (
     SPECIAL,
     UNKNOWN_STEP,
@@ -34,7 +35,7 @@ from bfcviz.devices.tensors import (
     resolve_shape,
     step,
 )
-from bfcviz.devices.training import MLP, Training
+from bfcviz.devices.training import Training
 from bfcviz.errors import AllocatorError, InvalidRequest, MissingExtra, OutOfMemory
 from bfcviz.events.log import Reader
 from bfcviz.events.schema import Kind

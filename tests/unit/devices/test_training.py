@@ -10,25 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators import HostSubAllocator
-from bfcviz.devices import training as op
-from bfcviz.devices.tensors import MemoryLog, Tensor
-from bfcviz.devices.training import (
+from bfcviz.devices import networks as op
+from bfcviz.devices.kernel_runner import Deferred, Eager, KernelRunner
+from bfcviz.devices.networks import (
     MLP,
-    Adam,
     Attention,
     ConvNet,
-    Deferred,
-    Eager,
     Graph,
     Heads,
-    KernelRunner,
-    Momentum,
-    Training,
     conv2d,
     mean_pool,
     scores,
     weighted_values,
 )
+from bfcviz.devices.tensors import MemoryLog, Tensor
+from bfcviz.devices.training import Adam, Momentum, Training
 from bfcviz.errors import InvalidRequest, OutOfMemory
 from bfcviz.events.log import Reader
 from bfcviz.events.schema import Kind
