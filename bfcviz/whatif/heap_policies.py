@@ -18,9 +18,9 @@ from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import FIRST_REGION, VERSIONS
+from bfcviz.whatif.driver_memory import DriverMemory
 from bfcviz.whatif.outcome import DriverCalls, Outcome, failed_allocations
 from bfcviz.whatif.policy import PoolPolicy, checked_limit, policy_origin
-from bfcviz.whatif.pool_parts import DriverMemory
 from bfcviz.whatif.requests import ALLOCATE, MARK, RequestStream
 from bfcviz.whatif.xla import XLAPool
 

@@ -14,9 +14,10 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
 from bfcviz.importers.event_makers import RecordedHistory
+from bfcviz.whatif.driver_memory import DriverCall, DriverMemory
 from bfcviz.whatif.outcome import DriverCalls, Outcome
-from bfcviz.whatif.pool_parts import DriverCall, DriverMemory, SimulatedPool, serve_requests
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
+from bfcviz.whatif.simulated_pool import SimulatedPool, serve_requests
 
 
 class PolicyRegionPiece(NamedTuple):

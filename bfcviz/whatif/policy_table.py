@@ -16,11 +16,11 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.formats.tensorflow import VERSIONS, round_up
 from bfcviz.formats.torch import LARGE_SEGMENT, Rules, divisions_of, divisions_text
 from bfcviz.units import GiB, KiB, MiB, format_bytes, parse_bytes
+from bfcviz.whatif.driver_memory import DriverMemory
 from bfcviz.whatif.heap_policies import BFC_OPTIONS, MEMORY_OPTIONS, XLA_OPTIONS, BFCPolicy, XLAPolicy
 from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.planner import LIVE_OPTIONS, PACKED_OPTIONS, LiveBytesPolicy, PackedPolicy
 from bfcviz.whatif.policy import NO_LIMIT, Policy, PoolPolicy
-from bfcviz.whatif.pool_parts import DriverMemory
 from bfcviz.whatif.requests import ALLOCATE, RequestStream, stream_of
 from bfcviz.whatif.torch_caching import MOST_SHUFFLED
 

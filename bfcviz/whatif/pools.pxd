@@ -1,10 +1,10 @@
 cimport cython
 from bfcviz cimport native
 from bfcviz.native cimport i64
-from bfcviz.whatif.pool_parts cimport FreeBlocks
-from bfcviz.whatif.pool_parts cimport SimulatedPool
-from bfcviz.whatif.pool_parts cimport AddressTable
-from bfcviz.whatif.pool_parts cimport SegmentCache
+from bfcviz.whatif.free_blocks cimport FreeBlocks
+from bfcviz.whatif.simulated_pool cimport SimulatedPool
+from bfcviz.whatif.free_blocks cimport AddressTable
+from bfcviz.whatif.simulated_pool cimport SegmentCache
 
 
 cdef class FirstFitPool(SimulatedPool):

@@ -7,7 +7,9 @@ from bisect import bisect_right
 from heapq import heappop, heappush
 
 from bfcviz.formats.cupy import UNIT as CUPY_UNIT
-from bfcviz.whatif.pool_parts import AddressTable, DriverMemory, FreeBlocks, SegmentCache, SimulatedPool
+from bfcviz.whatif.driver_memory import DriverMemory
+from bfcviz.whatif.free_blocks import AddressTable, FreeBlocks
+from bfcviz.whatif.simulated_pool import SegmentCache, SimulatedPool
 
 # ------------------------------------------------------------------------------
 # First fit: the lowest free block that is large enough, in one pool that grows at its end.

@@ -1,10 +1,10 @@
 cimport cython
 from bfcviz cimport native
 from bfcviz.native cimport i64
-from bfcviz.whatif.pool_parts cimport DriverMemory
-from bfcviz.whatif.pool_parts cimport FreeBlocks
-from bfcviz.whatif.pool_parts cimport SegmentCache
-from bfcviz.whatif.pool_parts cimport SimulatedPool
+from bfcviz.whatif.driver_memory cimport DriverMemory
+from bfcviz.whatif.free_blocks cimport FreeBlocks
+from bfcviz.whatif.simulated_pool cimport SegmentCache
+from bfcviz.whatif.simulated_pool cimport SimulatedPool
 
 @cython.final
 cdef class ExpandableSegments:

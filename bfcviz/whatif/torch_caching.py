@@ -20,7 +20,9 @@ from bfcviz.formats.torch import (
     Rules,
     divisions_of,
 )
-from bfcviz.whatif.pool_parts import DriverMemory, FreeBlocks, SegmentCache, SimulatedPool
+from bfcviz.whatif.driver_memory import DriverMemory
+from bfcviz.whatif.free_blocks import FreeBlocks
+from bfcviz.whatif.simulated_pool import SegmentCache, SimulatedPool
 
 MOST_ADDRESSES = 1 << 44
 """Bytes of addresses of a segment where no size of the device is given: 9/8 of that would leave the address space."""

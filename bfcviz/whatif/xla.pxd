@@ -1,8 +1,8 @@
 cimport cython
 
 from bfcviz.native cimport i64
-from bfcviz.whatif.pool_parts cimport FreeBlocks
-from bfcviz.whatif.pool_parts cimport SimulatedPool
+from bfcviz.whatif.free_blocks cimport FreeBlocks
+from bfcviz.whatif.simulated_pool cimport SimulatedPool
 
 
 cdef class XLAPool(SimulatedPool):

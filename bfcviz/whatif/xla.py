@@ -23,7 +23,8 @@ Assumed: the pool grows by 2 MiB, then by twice as much each time, as BFC's regi
 
 from bfcviz.formats.tensorflow import UNIT as XLA_UNIT
 from bfcviz.formats.tensorflow import max_waste
-from bfcviz.whatif.pool_parts import DriverMemory, SimulatedPool
+from bfcviz.whatif.driver_memory import DriverMemory
+from bfcviz.whatif.simulated_pool import SimulatedPool
 
 GROWTH = 2097152
 """Bytes of the first growth, and the granularity of memory that is mapped."""

@@ -9,7 +9,7 @@ from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.formats import cupy, tensorflow
 from bfcviz.formats.torch import LEAST_MAX_SPLIT, Rules, divisions_of
-from bfcviz.whatif.pool_parts import DriverMemory
+from bfcviz.whatif.driver_memory import DriverMemory
 from bfcviz.whatif.pools import CupyPool
 from bfcviz.whatif.torch_caching import TorchCachingPool
 from bfcviz.whatif.xla import XLAPool

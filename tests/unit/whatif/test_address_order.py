@@ -10,6 +10,7 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.units import format_bytes
 from bfcviz.whatif import policy_table
 from bfcviz.whatif.comparison import compare, comparison_text
+from bfcviz.whatif.driver_memory import DriverMemory
 from bfcviz.whatif.policy_table import (
     LEAST_ORDERS,
     MOST_REQUESTS,
@@ -20,7 +21,6 @@ from bfcviz.whatif.policy_table import (
     policy_text,
     replay,
 )
-from bfcviz.whatif.pool_parts import DriverMemory
 from bfcviz.whatif.search import TrialCache, smallest_limit
 from bfcviz.whatif.torch_caching import TorchCachingPool
 

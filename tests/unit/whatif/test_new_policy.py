@@ -16,7 +16,7 @@ from bfcviz.cli import main
 from bfcviz.errors import InvalidRequest
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.whatif.policy_table import POLICIES, PolicyEntry
-from bfcviz.whatif.pool_parts import SimulatedPool
+from bfcviz.whatif.simulated_pool import SimulatedPool
 
 ADDRESSES = 1 << 44
 

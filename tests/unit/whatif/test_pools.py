@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.events.label_table import Labels
+from bfcviz.whatif.driver_memory import DriverMemory
 from bfcviz.whatif.policy_table import policy_of
-from bfcviz.whatif.pool_parts import DriverMemory
 from bfcviz.whatif.pools import BuddyPool, CupyPool, ExactSizePool, FirstFitPool, RmmPool, StreamOrderedPool
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream
 

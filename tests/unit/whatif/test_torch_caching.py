@@ -8,7 +8,7 @@ from shared import SHARED, needs_shared
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.formats.torch import Rules
-from bfcviz.whatif.pool_parts import DriverMemory
+from bfcviz.whatif.driver_memory import DriverMemory
 from bfcviz.whatif.torch_caching import TorchCachingPool
 
 KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30

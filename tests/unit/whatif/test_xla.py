@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.whatif.pool_parts import DriverMemory
+from bfcviz.whatif.driver_memory import DriverMemory
 from bfcviz.whatif.xla import XLAPool
 
 KiB, MiB = 1 << 10, 1 << 20

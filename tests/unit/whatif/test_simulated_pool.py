@@ -8,9 +8,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bfcviz.events.label_table import Labels
+from bfcviz.whatif.driver_memory import DriverMemory
+from bfcviz.whatif.free_blocks import AddressTable, FreeBlocks
 from bfcviz.whatif.policy_table import POLICIES, policy_of
-from bfcviz.whatif.pool_parts import AddressTable, DriverMemory, FreeBlocks, SegmentCache
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream
+from bfcviz.whatif.simulated_pool import SegmentCache
 
 MiB = 1 << 20
 LIMIT = 128 * MiB
