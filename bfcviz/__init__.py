@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from bfcviz.watching.flight_recorder import flight_recorder as flight_recorder
     from bfcviz.watching.magics import load_ipython_extension as load_ipython_extension
     from bfcviz.watching.magics import unload_ipython_extension as unload_ipython_extension
-    from bfcviz.watching.watch_dashboards import follow_workers as follow_workers
     from bfcviz.watching.watch_workers import watch_workers as watch_workers
+    from bfcviz.watching.workers_dashboard import follow_workers as follow_workers
     from bfcviz.whatif.best_options import best_options as best_options
     from bfcviz.whatif.policy_table import policy_of as policy_of
     from bfcviz.whatif.policy_table import replay as replay
@@ -105,7 +105,7 @@ _HOMES = {
     "follow": ("bfcviz.dashboard.live_dashboard", "follow"),
     "follow_search": ("bfcviz.watching.background", "follow_search"),
     "follow_sweep": ("bfcviz.watching.background", "follow_sweep"),
-    "follow_workers": ("bfcviz.watching.watch_dashboards", "follow_workers"),
+    "follow_workers": ("bfcviz.watching.workers_dashboard", "follow_workers"),
     "growths": ("bfcviz.public_functions", "growths"),
     "holders": ("bfcviz.public_functions", "holders"),
     "label": ("bfcviz.live.labels", "label"),

@@ -75,7 +75,7 @@ def dashboard(file: str, theme: str) -> Any:
         BfcvizError: nothing there can be shown.
     """
     from bfcviz.dashboard.live_dashboard import follow  # noqa: PLC0415  the server needs no widgets
-    from bfcviz.watching.watch_dashboards import follow_workers  # noqa: PLC0415
+    from bfcviz.watching.workers_dashboard import follow_workers  # noqa: PLC0415
 
     path = Path(file)
     if _has_windows(path):

@@ -161,10 +161,10 @@ class Tools:
 
         `device` such as "80GiB": under the memory of such a device. A long search ends after a minute, and says so.
         """
-        from bfcviz.whatif.best_options import tune, tuned_lines  # noqa: PLC0415
         from bfcviz.whatif.policy_table import replay_limit  # noqa: PLC0415
         from bfcviz.whatif.requests import stream_of  # noqa: PLC0415
         from bfcviz.whatif.search import searchable  # noqa: PLC0415
+        from bfcviz.whatif.tuning import tune, tuned_lines  # noqa: PLC0415
 
         control = bfcviz.SearchControl()
         timer = threading.Timer(_SEARCH_S, control.stop)

@@ -12,9 +12,9 @@ from bfcviz.cli.common import (
     search_control,
 )
 from bfcviz.terminal import json_text, say
-from bfcviz.whatif.best_options import Tuned, tune, tuned_lines
 from bfcviz.whatif.policy_table import is_compared
 from bfcviz.whatif.search import Trial
+from bfcviz.whatif.tuning import Tuned, tune, tuned_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

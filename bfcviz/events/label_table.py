@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from bfcviz import _forks
 from bfcviz.errors import TraceError
-from bfcviz.events.log import highest
+from bfcviz.events.log import highest_label
 from bfcviz.events.schema import Events, copied
 from bfcviz.events.storage.files import MAX_JSON_VALUES, parse_file_json
 
@@ -324,7 +324,7 @@ def _checked_label_details(entry: object) -> Mapping[str, str]:
 
 def has_unknown_label(events: Events, num_labels: int) -> bool:
     """Whether an event names a label that is not in the table."""
-    return highest(events["label"]) >= num_labels
+    return highest_label(events["label"]) >= num_labels
 
 
 def without_unknown_labels(events: Events, num_labels: int) -> Events:

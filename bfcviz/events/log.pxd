@@ -71,4 +71,4 @@ cdef class EventLog:
     cpdef u64 put(self, u8 kind, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u32 other, u32 label, u16 thread, u16 stream, int bin, u8 flags, u8 pool=*, int by=*) except? 0xFFFFFFFFFFFFFFFF
 
 @cython.locals(found=int64_t, i=Py_ssize_t)
-cpdef int64_t highest(const uint32_t[:] numbers)
+cpdef int64_t highest_label(const uint32_t[:] labels)

@@ -505,15 +505,15 @@ def names_of_threads() -> dict[str, str]:
 
 
 # ------------------------------------------------------------------------------
-# The highest of many numbers, found without releasing the interpreter's lock.
+# The highest of many labels, found without releasing the interpreter's lock.
 #
 # NumPy releases the lock for more than 500 numbers. A renderer beside a busy thread then waits 5 ms to get it back,
 # but the search takes only some microseconds.
 
 
-def highest(numbers: NDArray[np.uint32]) -> int:
-    """The highest of `numbers`, shape (n,); -1 if there are none."""
+def highest_label(labels: NDArray[np.uint32]) -> int:
+    """The highest of `labels`, shape (n,); -1 if there are none."""
     found = -1
-    for i in range(len(numbers)):
-        found = max(found, numbers[i])
+    for i in range(len(labels)):
+        found = max(found, labels[i])
     return found

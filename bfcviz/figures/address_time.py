@@ -49,7 +49,7 @@ COARSER: Final = (750, 240)  # the same if there are several classes, each with 
 Reader = TypeVar("Reader", LifetimeReader, OccupancyReader)
 
 
-class EventReader:
+class AddressTimeReader:
     """What the address-time map reads of one heap: the layout, the lifetimes, the image and the ends of lifetimes.
 
     A window that differs from the last one only in its end, which moved on, costs only the events between. Another
@@ -156,7 +156,7 @@ class AddressTimeWindow:
     trace: Trace
     pool: int
     look: Look
-    reader: EventReader = field(repr=False)  # reads the events, for this window and for the next one
+    reader: AddressTimeReader = field(repr=False)  # reads the events, for this window and for the next one
     step_axis: StepAxis  # the x axis
     layout: Layout  # the positions of addresses on the y axis
     colours: Colouring  # the colouring of chunks in use
@@ -354,7 +354,9 @@ def address_time_window(  # noqa: PLR0913  the caller passes what it already has
     """
     theme, step_axis = look.paints, StepAxis.of(trace, look.axis)
     known = before is not None and before.trace is trace and before.pool == pool
-    reader = before.reader if known and before else EventReader(trace, pool, model or Model(trace, pool))
+    reader = (
+        before.reader if known and before else AddressTimeReader(trace, pool, model or Model(trace, pool))
+    )
     layout = reader.layout()
     colours = colours or colouring(trace, pool, look.colour, look.paints)
     steps = timeline_steps(step_axis, look)

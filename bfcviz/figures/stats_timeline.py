@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from bfcviz.analysis.account import device_number
+from bfcviz.events.memory_samples import MemorySamples, device_memory, process_memory
 from bfcviz.events.origin import process_peak
-from bfcviz.events.process_memory import MemorySamples, device_memory, process_memory
 from bfcviz.figures import timeline_parts
 from bfcviz.figures.fragmentation_timeline import TAB
 from bfcviz.figures.panel import Floats, Panel

@@ -21,8 +21,8 @@ from bfcviz import frameworks
 from bfcviz.allocator import cuda_driver
 from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.label_table import without_surrogates
+from bfcviz.events.memory_samples import SAMPLE_EVERY_S, add_device_sample, peak_of_process
 from bfcviz.events.origin import KEEP_BYTES, PROCESS_PEAK
-from bfcviz.events.process_memory import SAMPLE_EVERY_S, add_device_sample, peak_of_process
 from bfcviz.events.storage.folder import claim_subfolder, remove_files
 from bfcviz.events.storage.recording import Recording
 from bfcviz.frameworks import WatchRequest, resolve, way_of

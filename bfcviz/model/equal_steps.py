@@ -116,7 +116,7 @@ def repeated_steps(trace: Trace, pool: int = 0, warm_up: int | None = None) -> E
     whose equal steps hold the most of all allocations; of several, the one with the longest steps. All events are read,
     and the newest allocations are searched. `warm_up`: see `equal_steps`.
     """
-    seqs, kinds = _allocations_by_kind(trace, pool)
+    seqs, kinds = _allocations_for_equal_steps(trace, pool)
     found, at, counts = np.unique(kinds, return_inverse=True, return_counts=True)
     places = np.split(np.argsort(at, kind="stable"), np.cumsum(counts)[:-1])
     spans = np.array([each[-1] - each[0] for each in places if len(each)], np.int64)
@@ -142,7 +142,7 @@ def _share_of_alike(work: NDArray[np.int64], total: int) -> float:
     return float(work[alike].sum() / total) if len(alike) > 2 * FEWEST - 1 else 0.0
 
 
-def _allocations_by_kind(trace: Trace, pool: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+def _allocations_for_equal_steps(trace: Trace, pool: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
     """The `seq` and kind of the newest allocations: the number of the label, or `_UNNAMED` + the requested bytes."""
     seqs: list[NDArray[np.int64]] = []
     kinds: list[NDArray[np.uint64]] = []

@@ -49,7 +49,7 @@ from bfcviz.watching.alerts import Alarm, Alert, AlertMonitor, MonitorThread, ch
 from bfcviz.watching.watch_reports import OomReport, Report, last_oom_report, report
 
 if TYPE_CHECKING:
-    from bfcviz.watching.watch_dashboards import WatchDashboard
+    from bfcviz.watching.watch_dashboard import WatchDashboard
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -457,7 +457,7 @@ class Watch:
                 self._dashboard.add_trace(trace)
 
     def _new_dashboard(self) -> "WatchDashboard":
-        from bfcviz.watching.watch_dashboards import WatchDashboard  # noqa: PLC0415  widgets: a training script has no page
+        from bfcviz.watching.watch_dashboard import WatchDashboard  # noqa: PLC0415  widgets: a training script has no page
 
         return WatchDashboard(list(self._traces.values()), self.says, start=Watch.current is self)
 

@@ -319,7 +319,7 @@ def check_plan(plan: PackingPlan) -> None:
 # none waits for another.
 
 
-class _Search:
+class _PlanSearch:
     """A race of searches below the best height known.
 
     Args:
@@ -386,7 +386,7 @@ def _searched_plan(
     start, stop, size = lifetimes.columns(used)
     unit = int(np.gcd.reduce(size))
     problem = PackingProblem(start, stop, size // unit)
-    search = _Search(
+    search = _PlanSearch(
         problem, _plan_search_orders(lifetimes, used, problem), plan.height // unit, plan.least // unit
     )
     told = monotonic()

@@ -35,11 +35,11 @@ from minimalloc import CAPACITY, INSTANCES, instance
 
 import bfcviz
 from bfcviz.events.label_table import Labels
-from bfcviz.whatif.best_options import setting_line, tune
 from bfcviz.whatif.planner import pack
 from bfcviz.whatif.policy import NO_LIMIT
 from bfcviz.whatif.policy_table import POLICIES, InOrder, in_orders, policy_of, policy_text, uncompared
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, requests_of
+from bfcviz.whatif.tuning import setting_line, tune
 
 KiB, MiB = 1 << 10, 1 << 20
 SHARES = (None, 1.0, 0.97, 0.9, 0.8, 0.65)

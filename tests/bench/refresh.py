@@ -17,7 +17,7 @@ from bfcviz.dashboard import panel_data
 from bfcviz.dashboard.layouts import names_in
 from bfcviz.events.trace import Trace
 from bfcviz.figures import active_memory, view
-from bfcviz.figures.address_time import EventReader
+from bfcviz.figures.address_time import AddressTimeReader
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 
@@ -28,9 +28,9 @@ RUNS = 9
 READING = (
     (Model, "seek"),
     (view, "measure_history"),
-    (EventReader, "layout"),
-    (EventReader, "lifetimes"),
-    (EventReader, "image"),
+    (AddressTimeReader, "layout"),
+    (AddressTimeReader, "lifetimes"),
+    (AddressTimeReader, "image"),
     (active_memory.LifetimeReader, "__init__"),
     (active_memory.LifetimeReader, "read_to"),
 )

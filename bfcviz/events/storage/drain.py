@@ -31,7 +31,7 @@ import numpy as np
 from bfcviz.errors import FileError
 from bfcviz.events.event_file import EventFile, free_space
 from bfcviz.events.log_memory import SLOT
-from bfcviz.events.process_memory import PROCESS_FILE, SAMPLE_EVERY_S, sample_process
+from bfcviz.events.memory_samples import PROCESS_FILE, SAMPLE_EVERY_S, sample_process
 from bfcviz.events.schema import EVENT
 from bfcviz.events.storage.block_codec import MOST_EVENTS, EventCodec
 from bfcviz.events.storage.blocks import BlockFile, Describe, event_section, is_keyframe_stored

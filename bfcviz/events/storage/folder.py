@@ -31,8 +31,8 @@ from bfcviz.events.event_source import BLOCK, ArraySource
 from bfcviz.events.label_table import MAX_LABEL_BYTES, SHORTEST_LINE, Labels, without_surrogates
 from bfcviz.events.log import EVENTS_FILE as EVENTS_FILE
 from bfcviz.events.log_memory import SLOT
+from bfcviz.events.memory_samples import SAMPLE_FILES, read_samples
 from bfcviz.events.origin import KEEP_BYTES, MAX_ORIGIN_BYTES, THREADS, Origin, Status, origin_from_json
-from bfcviz.events.process_memory import SAMPLE_FILES, read_samples
 from bfcviz.events.schema import EVENT, Events, Fault, joined
 from bfcviz.events.storage.files import (
     EARLIER,

@@ -12,7 +12,7 @@ from unit.watching.ranks import board, ranks
 import bfcviz
 from bfcviz.cli import attach
 from bfcviz.dashboard import LiveDashboard
-from bfcviz.watching.watch_dashboards import WorkersDashboard
+from bfcviz.watching.workers_dashboard import WorkersDashboard
 
 PATIENCE_S = 60
 

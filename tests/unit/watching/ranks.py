@@ -5,7 +5,7 @@ from heaps import MIB, new_heap
 
 from bfcviz.events.origin import Pool
 from bfcviz.events.storage.recording import Recording
-from bfcviz.watching.watch_dashboards import WorkersDashboard
+from bfcviz.watching.workers_dashboard import WorkersDashboard
 
 
 class Rank:

@@ -6,8 +6,8 @@ from heaps import MIB
 from unit.watching.ranks import board, ranks, rows
 
 from bfcviz.figures.worker_rows import WorkerRowState
-from bfcviz.watching import watch_dashboards
-from bfcviz.watching.watch_dashboards import follow_workers
+from bfcviz.watching import workers_dashboard
+from bfcviz.watching.workers_dashboard import follow_workers
 
 __all__ = ["board", "ranks"]
 
@@ -69,8 +69,8 @@ def test_a_frame_reads_a_limited_number_of_events(ranks, board, monkeypatch):
     rank = ranks("a")
     for _ in range(100):
         rank.heap.free(rank.heap.allocate(MIB))
-    extend = watch_dashboards.TimeTimeline.extend
-    monkeypatch.setattr(watch_dashboards.TimeTimeline, "extend", lambda self, trace: extend(self, trace, 50))
+    extend = workers_dashboard.TimeTimeline.extend
+    monkeypatch.setattr(workers_dashboard.TimeTimeline, "extend", lambda self, trace: extend(self, trace, 50))
     board.draw_frame()
     (worker,) = board.traces.workers
     assert worker.timeline.step == 50

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bfcviz
-from bfcviz.events.origin import Pool
-from bfcviz.events.process_memory import (
+from bfcviz.events.memory_samples import (
     DEVICE_FILE,
     MOST_SAMPLES,
     PROCESS_FILE,
@@ -18,6 +17,7 @@ from bfcviz.events.process_memory import (
     process_memory,
     sample_process,
 )
+from bfcviz.events.origin import Pool
 from bfcviz.events.storage.drain import FolderDrain
 from bfcviz.events.storage.folder import files_of, remove_files
 from bfcviz.events.storage.recording import Recording
