@@ -103,15 +103,17 @@ def _strip_axis_end(history: History) -> float:
 
 
 def _strip_mark_names(history: History, top: float, theme: Theme) -> dict[str, Any]:
-    """The names of marks, right of their lines; a name that would cover the one before it is left out."""
+    """The names of marks, right of their lines, where they have room; of close marks of one name the last has it."""
     events = without_phases(history).events
     across = positions_of(history, events)
     left, right = history.step_axis.range(None)
     names, end = [], left
-    for number, place in zip(events["label"].tolist(), across.tolist(), strict=True):
+    numbers, places = events["label"].tolist(), across.tolist()
+    for at, (number, place) in enumerate(zip(numbers, places, strict=True)):
         name = history.trace.labels.name(number)
         last = place + _LETTER * (len(name) + 2) * (right - left)
-        is_shown = end <= place and last <= right
+        same_follows = numbers[at + 1 : at + 2] == [number]
+        is_shown = end <= place and last <= (places[at + 1] if same_follows else right)
         names.append(harmless(name) if is_shown else "")
         end = last if is_shown else end
     return {

@@ -64,6 +64,20 @@ def test_phases_are_named_where_they_have_room_and_so_are_marks():
     assert names == ["&lt;b&gt;epoch 1&lt;/b&gt;", ""]  # the second would cover the first
 
 
+def test_of_marks_of_one_name_that_are_close_the_last_is_named():
+    heap = PlainHeap(64 * MiB)
+    for _ in range(3):
+        heap.mark("step", 7)
+        heap.free(heap.allocate(MiB))
+    for _ in range(100):
+        heap.free(heap.allocate(MiB))
+    heap.mark("step", 7)
+    for _ in range(20):
+        heap.free(heap.allocate(MiB))
+    _, traces = strip(heap.trace())
+    assert traces["mark names"]["text"] == ["", "", "step", "step"]
+
+
 def test_only_the_last_three_traces_depend_on_step_and_window():
     trace = busy_trace()
     one, _ = strip(trace, 5)
