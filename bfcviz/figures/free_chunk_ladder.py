@@ -237,6 +237,10 @@ def _ladder_step_sizes(found: Ladder, steps: NDArray[np.void], divisor: int, the
     }
 
 
+_BESIDE_LINE: Final = 0.02
+"""Between the line of the request and its name, as a share of the axis."""
+
+
 def _ladder_request_line(
     found: Ladder, labels: Labels, ends: tuple[float, float], divisor: int, theme: Theme
 ) -> list[dict[str, Any]]:
@@ -257,12 +261,14 @@ def _ladder_request_line(
         "y": [level, level][: 2 * shown],
         "line": {"color": colour, "width": 2, "dash": "dash"},
     }
+    is_above = level < 0.9 * top
+    beside = level + (_BESIDE_LINE if is_above else -_BESIDE_LINE) * top
     name_of_line = {
         **TEXTS,
         "x": [right] * shown,
-        "y": [level] * shown,
+        "y": [beside] * shown,
         "text": [text] * shown,
-        "textposition": "top left" if level < 0.9 * top else "bottom left",
+        "textposition": "top left" if is_above else "bottom left",
         "textfont": {"size": 12, "color": colour},
     }
     return [line, name_of_line]

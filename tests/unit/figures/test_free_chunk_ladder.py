@@ -65,6 +65,8 @@ def test_a_failed_request_is_a_line_above_the_first_step(heap):
     assert line["line"]["color"] == PLAIN.paints.oom
     assert bars(panel, "would take it") == [[], [], []]
     assert panel.yaxis["range"][1] * panel.y_unit > 24 * MiB
+    (name,) = [trace for trace in panel.traces if "failed" in str(trace.get("text"))]
+    assert name["y"][0] - line["y"][0] >= 0.01 * panel.yaxis["range"][1]  # the line does not strike it out
 
 
 def test_each_place_of_the_ladder_is_a_free_chunk(heap):
