@@ -262,7 +262,7 @@ def _batch_advice_text(found: Diagnosis, low: float, high: float, fits: int, cap
     if floor(first * high) > 0:
         numbers = _advised_batch_bounds(floor(first * low), floor(first * high))
         batches = f" If the first dimension of the tensor, {first:,}, is the batch: {numbers}."
-    how = f"a request of at most {format_bytes(fits)} fits, {format_bytes(found.rounded)} were needed"
+    how = f"a request of at most {format_bytes(fits)} fits, {format_bytes(found.requested)} were requested"
     if high > low:
         how += (
             f"; if all {format_bytes(found.bytes_in_use)} in use shrink with the batch, "

@@ -143,7 +143,7 @@ export class Scrubber extends HeapView {
     ticks.style.cssText = `left:${-room}px;width:${room - 2}px;background:${this.theme.paper};color:${this.theme.text}`;
     const made = tickvals.map((at, number) => {
       const tick = document.createElement("span");
-      tick.textContent = ticktext[number];
+      tick.textContent = ticktext[number].replace("<br>", "\n");
       tick.style.top = `${at * high}px`;
       return tick;
     });

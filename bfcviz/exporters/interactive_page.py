@@ -48,8 +48,9 @@ from bfcviz.figures.bin_histogram import bin_panels, histogram_bins
 from bfcviz.figures.colouring import COLOURINGS, OTHER, Colouring, colouring
 from bfcviz.figures.fragmentation_timeline import fragmentation_panel
 from bfcviz.figures.free_chunk_ladder import ladder_of, ladder_panel
+from bfcviz.figures.map_rows import rows_of
 from bfcviz.figures.panel import BELOW, Margins, Panel, below_each_other, lay, plotly_script
-from bfcviz.figures.region_map import region_panel
+from bfcviz.figures.region_map import region_panel, row_order
 from bfcviz.figures.stats_timeline import stats_panel
 from bfcviz.figures.theme import DARK, LIGHT, Theme, holder_variables, variables
 from bfcviz.figures.view import HeapData
@@ -449,6 +450,7 @@ def _cut_page_text(text: str) -> str:
 
 
 _GROUPINGS: Final = {
+    "size": "size",
     "line": "line of code",
     "op": "label",
     "kind": "kind",
@@ -462,7 +464,13 @@ _GROUPINGS: Final = {
 
 def _page_groupings(trace: Trace, pool: int, owned: NDArray[np.void]) -> Iterator[dict[str, Any]]:
     """What holders are found by, where it tells something: the path of each value, and of each chunk its value."""
+    names = grouping(trace, pool, "op")
+    has_names = any(
+        names.text(names.path(code)) != UNNAMED["op"] for code in np.unique(names.codes(owned)).tolist()
+    )
     for by, title in _GROUPINGS.items():
+        if by == "size" and has_names:
+            continue
         how = grouping(trace, pool, by)
         codes = how.codes(owned).astype(np.int64)
         paths = [""] * (int(codes.max(initial=0)) + 1)
@@ -474,7 +482,7 @@ def _page_groupings(trace: Trace, pool: int, owned: NDArray[np.void]) -> Iterato
         if by in {"stream", "thread"} and len(told) < 2:
             continue
         found = {"name": by, "title": title, "unnamed": UNNAMED[by], "paths": paths}
-        if by in {"kind", "phase"}:
+        if by in {"size", "kind", "phase"}:
             yield found | {"of": f"allocation {by}", "codes": packed(codes)}
         else:
             yield found | {"of": by if by in {"stream", "thread"} else "label"}
@@ -583,7 +591,10 @@ def _page_figures(model: Model, steps: tuple[int, int]) -> dict[str, Any]:
             "map": [_map_panel(model, look)],
             "stats": [stats],
             "fragmentation": [fragmentation_panel(history, None, look, brief=True)],
-            "bins": bin_panels(histogram_bins(heap, look), look),
+            "bins": [
+                replace(each, caption="by chunk size; logarithmic")  # they are half as wide as the map
+                for each in bin_panels(histogram_bins(heap, look), look)
+            ],
             "ladder": [ladder_panel(ladder_of(model, look), model.trace.labels, look)],
         }
         found[theme.name] = {name: _page_figure(name, each, theme) for name, each in panels.items()}
@@ -594,10 +605,8 @@ def _map_panel(model: Model, look: Look) -> Panel:
     """The map of the interactive page, with its axes and nothing in it: the script paints the chunks."""
     nothing: dict[str, Any] = {"type": "scatter", "mode": "none", "x": [0.0], "y": [0.0]}
     nothing |= {"hoverinfo": "skip", "showlegend": False}
-    panel = region_panel(model, None, look)
-    order, *_ = panel.caption.split(";")
-    caption = f"{order}; widths to scale; Ctrl and the wheel zoom"
-    return replace(panel, traces=[nothing], legend=False, caption=caption)
+    caption = f"{row_order(rows_of(model))}; widths to scale; Ctrl and the wheel zoom"
+    return replace(region_panel(model, None, look), traces=[nothing], legend=False, caption=caption)
 
 
 def _page_figure(name: str, panels: Sequence[Panel], theme: Theme) -> dict[str, Any]:
@@ -691,6 +700,9 @@ _ASIDE: Final = """
 <div id="pane"></div>
 """
 
+_PAPER: Final = 700
+"""CSS pixels that A4 and Letter have at least between their margins, upright."""
+
 _STYLE: Final = f"""
 :root[data-theme="light"]{{{variables(LIGHT)}{holder_variables(LIGHT)}}}
 :root[data-theme="dark"]{{{variables(DARK)}{holder_variables(DARK)}}}
@@ -742,9 +754,12 @@ aside{{min-width:0;overflow-wrap:anywhere}}
 #pane ol{{padding-left:18px;font:12px/1.35 ui-monospace,monospace;max-height:340px;overflow:auto}}
 #pane li{{margin:0 0 2px}}
 .unseen{{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}}
-@media (max-width:1000px){{.columns,.bars{{grid-template-columns:minmax(0,1fr)}}}}
+@media (max-width:1200px){{.bars{{grid-template-columns:minmax(0,1fr)}}}}
+@media (max-width:1000px){{.columns{{grid-template-columns:minmax(0,1fr)}}}}
 @media (max-width:700px){{#app table{{display:table}}#app tbody{{display:table-row-group}}#app tr{{display:table-row}}
   #app td{{display:table-cell}}}}
-@media print{{.controls,#app #slider{{display:none}}.columns,.bars{{display:block}}aside{{position:relative;z-index:1}}
+:root[data-paper] body{{width:{_PAPER}px;max-width:none;padding:0}}
+:root[data-paper] .columns,:root[data-paper] .bars{{display:block}}
+@media print{{.controls,#app #slider{{display:none}}aside{{position:relative;z-index:1}}
   #map,.timeline,.bars>*{{break-inside:avoid;padding-bottom:16px}}}}
 """

@@ -5,7 +5,7 @@
 import { FREE_CHUNK, IN_USE, NOTHING } from "./page_heap.js";
 
 const WRAPPED_ROWS = 16; // rows, if the regions alone do not need more
-const MANY_REGIONS = 64; // of more, those of one size lie together
+export const MANY_REGIONS = 64; // of more, those of one size lie together
 const TOP = 0.08; // the edges of a box, as parts of a row's height
 const BOTTOM = 0.92;
 const FAINTEST = 0.3; // of a pixel: a lone chunk in it stays visible

@@ -7,7 +7,7 @@
 import { bin_of, column, Heap, inflated } from "./page_heap.js";
 import { ALLOCATE, EXTEND, FREE, KINDS, MARK, MERGE, OOM, SPLIT } from "./page_heap.js";
 import { FREE_CHUNK, IN_USE, NOTHING, NUM_BINS } from "./page_heap.js";
-import { MapCanvas, STRONG } from "./page_map.js";
+import { MANY_REGIONS, MapCanvas, STRONG } from "./page_map.js";
 
 const REST_MS = 120; // without a new step: then all is drawn
 const REFIT_MS = 400; // between two axes of the map while the step moves: plotly takes longer than a frame for them
@@ -16,6 +16,7 @@ const LADDER_STEPS = 600;
 const THUMB = 16; // pixels of the slider's thumb
 const MOST_FOUND = 300; // matches that are outlined
 const MOST_HOLDERS = 14;
+const MOST_TICKS = 20; // of the rows of the map
 const MOST_TAKERS = 300;
 const MOST_BLOCKERS = 60;
 const SMALL = 1 << 20; // PyTorch keeps requests up to this size apart
@@ -240,7 +241,7 @@ function best_run(heap, order, wanted) {
 }
 
 export function fit_sentence(answer, data) {
-  const size = format_bytes(answer.rounded);
+  const size = format_bytes(answer.size);
   const { heap } = data;
   if (!answer.known) return `${size} may fit or not: the file does not say what was free.`;
   if (answer.takers.length) {
@@ -456,7 +457,8 @@ export class HeapView {
   // The label of each row of the map, where there is room: {tickvals, ticktext}.
   row_ticks() {
     const { rows, width, regions } = this.map.rows;
-    const every = Math.max(Math.ceil(rows / 20), 1);
+    if (regions.length > MANY_REGIONS) return this.size_ticks();
+    const every = Math.max(Math.ceil(rows / MOST_TICKS), 1);
     const longest = regions.reduce((most, { size }) => Math.max(most, size), width);
     const [divisor, unit] = axis_unit(Math.max(width, longest / 5));
     const found = { tickvals: [], ticktext: [] };
@@ -469,6 +471,26 @@ export class HeapView {
       }
     }
     return found;
+  }
+
+  // Of many regions, how many have each size, beside the middle of their rows. As bfcviz/figures/region_map.py.
+  size_ticks() {
+    const { rows, regions } = this.map.rows;
+    const sizes = [];
+    for (const { first, size } of regions) {
+      const text = short_bytes(size);
+      if (sizes.at(-1)?.text !== text) sizes.push({ text, first, count: 0 });
+      sizes.at(-1).count += 1;
+    }
+    const ends = sizes.map((_, at) => sizes[at + 1]?.first ?? rows);
+    const places = sizes.map(({ first, ...size }, at) => ({ ...size, height: ends[at] - first, middle: (first + ends[at]) / 2 }));
+    const apart = (2 * rows) / MOST_TICKS; // a label has two lines
+    const kept = [];
+    for (const place of places.sort((one, other) => other.height - one.height)) {
+      const beside_ticks = place.middle > rows - apart / 2; // of the x axis
+      if (!beside_ticks && kept.every(({ middle }) => Math.abs(middle - place.middle) >= apart)) kept.push(place);
+    }
+    return { tickvals: kept.map(({ middle }) => middle), ticktext: kept.map(({ count, text }) => `${counted(count)} of<br>${text}`) };
   }
 }
 
@@ -521,7 +543,7 @@ class Page extends HeapView {
     const copy = (name) => structuredClone(this.figures[name]);
     const draw = async (name, { data, layout }, config) => {
       ids[name].style.height = `${layout.height}px`; // else a figure drawn again has no height once the window changes its size
-      await plotly.react(ids[name], data, layout, { ...CONFIG, ...config });
+      await plotly.react(ids[name], data, this.fitted_layout(name, layout), { ...CONFIG, ...config });
     };
     const map = copy("map");
     map.layout = { ...map.layout, ...this.map_axes(map.layout), paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)" };
@@ -529,6 +551,11 @@ class Page extends HeapView {
     if (ids.stats) await draw("stats", this.stats_figure(copy("stats")));
     if (ids.fragmentation) await draw("fragmentation", this.fragmentation_figure(copy("fragmentation")));
     this.draw_bars();
+  }
+
+  // On paper as wide as its place: plotly keeps the width that a figure had first.
+  fitted_layout(name, layout) {
+    return this.screen_theme ? { ...layout, width: this.ids[name].clientWidth } : layout;
   }
 
   // ----- moving ------------------------------------------------------------------------------------------------------
@@ -950,8 +977,10 @@ class Page extends HeapView {
   draw_bars() {
     const { plotly, ids } = this;
     if (!ids.bins) return;
-    plotly.react(ids.bins, ...Object.values(this.bins_figure(structuredClone(this.figures.bins))), CONFIG);
-    plotly.react(ids.ladder, ...Object.values(this.ladder_figure(structuredClone(this.figures.ladder))), CONFIG);
+    for (const [name, make] of [["bins", "bins_figure"], ["ladder", "ladder_figure"]]) {
+      const { data, layout } = this[make](structuredClone(this.figures[name]));
+      plotly.react(ids[name], data, this.fitted_layout(name, layout), CONFIG);
+    }
   }
 
   bins_figure({ data, layout }) {
@@ -1031,7 +1060,7 @@ class Page extends HeapView {
     const asked = Number.isFinite(wanted) ? [wanted / divisor] : [];
     const top = (1.18 * Math.max(none ? 1 : size[free[0]], asked.length ? wanted : 1)) / divisor;
     Object.assign(data[4], { x: asked.length ? [0, right] : [], y: asked.length ? [...asked, ...asked] : [] });
-    Object.assign(data[5], { x: asked.length ? [right] : [], y: asked, text: asked.map(() => `<b>asked: ${format_bytes(wanted)}</b>`) });
+    Object.assign(data[5], { x: asked.length ? [right] : [], y: asked.map((level) => level + 0.02 * top), text: asked.map(() => `<b>asked: ${format_bytes(this.fit.size)}</b>`) });
     Object.assign(layout.xaxis, { range: [0, 1.01 * right], title: { ...layout.xaxis.title, text: `free memory, largest chunk first (${unit})` } });
     Object.assign(layout.yaxis, { range: [0, top], title: { ...layout.yaxis.title, text: `size of the chunk (${unit})` } });
     layout.annotations[0].text = layout.annotations[0].text.replace(/Free chunks \(\w+\)/, `Free chunks (${unit})`).replace(/<span.*$/, "");
@@ -1209,12 +1238,19 @@ class Page extends HeapView {
     this.draw_all();
   }
 
-  // Paper is light. All promises of this are kept at once: the figures are drawn before the browser prints.
+  fit_to_screen() {
+    for (const name of ["map-plot", "stats", "fragmentation", "bins", "ladder"]) {
+      if (this.ids[name]) this.plotly.Plots.resize(this.ids[name]);
+    }
+  }
+
+  // Paper is light, and less wide. All promises of this are kept at once: the figures are drawn before the browser prints.
   print(is_paper) {
     if (is_paper === Boolean(this.screen_theme)) return;
     const name = is_paper ? "light" : this.screen_theme;
     this.screen_theme = is_paper ? this.theme_name : null;
-    if (name !== this.theme_name) this.show_theme(name);
+    document.documentElement.toggleAttribute("data-paper", is_paper);
+    this.show_theme(name).then(() => is_paper || this.fit_to_screen());
   }
 }
 

@@ -56,7 +56,7 @@ td{border-top:1px solid var(--grid);padding:5px 10px 5px 0;vertical-align:top;ov
 tr:first-child td{border-top:0}
 td.value{text-align:right;white-space:nowrap}
 td.share{width:26%;min-width:70px}
-td.note{width:30%}
+td.note{width:30%;overflow-wrap:break-word}
 .two td.note{width:24%}
 .plain td.value{text-align:left;white-space:normal;width:45%}
 .plain td.name{width:25%}

@@ -1021,6 +1021,11 @@ _BY_ADDRESS: Final = "addresses rise left to right, then down"
 _BY_SIZE: Final = "many regions, the largest first"
 
 
+def row_order(rows: Rows) -> str:
+    """The order of the rows, in words."""
+    return _BY_SIZE if rows.are_by_size else _BY_ADDRESS
+
+
 def _region_map_panel(
     visible: VisibleChunks, traces: list[dict[str, Any]], look: Look, *, exact: bool
 ) -> Panel:
@@ -1028,7 +1033,7 @@ def _region_map_panel(
     return Panel(
         name="region_map",
         title="Region map",
-        caption=f"{_BY_SIZE if rows.are_by_size else _BY_ADDRESS}; widths to scale; "
+        caption=f"{row_order(rows)}; widths to scale; "
         f"coloured by {COLOURINGS.get(visible.colours.name, visible.colours.name)}",
         definition=_DEFINITION,
         traces=traces,

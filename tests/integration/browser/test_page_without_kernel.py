@@ -19,6 +19,7 @@ from bfcviz.events.label_table import Labels
 from bfcviz.exporters.interactive_page import heap_events, packed_heap, page_modules, save_page
 from bfcviz.figures.theme import LIGHT, rgb
 from bfcviz.model import Model
+from bfcviz.units import format_bytes
 
 pytestmark = pytest.mark.browser
 
@@ -310,6 +311,38 @@ def test_a_failed_request_leads_and_the_page_begins_there(opened, tmp_path):
         answer.miss.address,
         answer.miss.size,
     ]
+    asked = format_bytes(bfcviz.why(trace).requested)  # not as the heap rounds it: the same digits everywhere
+    assert page.inner_text("#answer").startswith(f"{asked} would not fit")
+    page.wait_for_function(
+        "text => document.getElementById('ladder').textContent.includes(text)", arg=f"asked: {asked}"
+    )
+    assert page.inner_text("#holders tr:first-child").startswith("chunks of 424.0 KiB")  # no chunk has a name
+
+
+NAMES_BESIDE_ROWS = "[...document.querySelectorAll('#map-plot .ytick')].map((each) => each.textContent)"
+
+
+def test_many_regions_are_named_by_their_size(opened, tmp_path):
+    heap = PlainHeap(256 * KiB, regions=1000, gap=4 * KiB)
+    for _ in range(1000):
+        heap.allocate(256 * KiB, "hay")
+    page = opened(save_page(heap.trace(), tmp_path / "many.html"))
+    assert page.evaluate(NAMES_BESIDE_ROWS) == ["1,000 of256 KiB"]  # in two lines
+
+
+WIDTHS = """() => [document.body, ...document.querySelectorAll("#app .main-svg, #canvas")].map(
+  (each) => each.getBoundingClientRect().width)"""
+
+
+def test_the_figures_fit_on_paper_and_then_the_screen_again(opened, tmp_path):
+    page = opened(save_page(sample_trace("oom_log"), tmp_path / "oom.html"))
+    before = page.evaluate(WIDTHS)
+    page.evaluate(
+        "dispatchEvent(new Event('beforeprint'))"
+    )  # all is drawn by then, as the browser does not wait
+    assert max(page.evaluate(WIDTHS)) <= 700  # A4 and Letter have more
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.wait_for_function(f"before => String(({WIDTHS})()) === before", arg=",".join(map(str, before)))
 
 
 @needs_shared
