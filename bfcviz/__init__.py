@@ -142,10 +142,15 @@ _HOMES = {
 }
 
 _INSTEAD = {
+    "attach": "bfcviz.LiveDashboard('run.bfc'), or `bfcviz attach FOLDER` in a shell",
     "compare": "bfcviz.compare_recordings(a, b)",
+    "convert": "bfcviz.export(path, 'events.parquet')",
+    "demo": "bfcviz.Inspector(bfcviz.sample('conv')), or `bfcviz demo` in a shell",
+    "diff": "bfcviz.compare_recordings(a, b)",
     "fit": "bfcviz.smallest_limit(path, 'torch'), or bfcviz.why(path, size='512MiB')",
     "fragmentation": "bfcviz.draw('fragmentation_timeline', path), or bfcviz.worst_fragmentation(path)",
     "info": "bfcviz.open(path), and look at its `origin`",
+    "inspect": "bfcviz.Inspector(path)",
     "load": "bfcviz.open(path)",
     "plan": "bfcviz.compare_policies(path, ['packed']), or `bfcviz plan FILE -o plan.parquet` in a shell",
     "plot": "bfcviz.draw(path), or bfcviz.draw('holders', path) and others",
@@ -153,6 +158,8 @@ _INSTEAD = {
     "record": "bfcviz.watch(path='run') in a `with`, or `bfcviz record -- python train.py` in a shell",
     "report": "bfcviz.why(path), or `bfcviz report FILE` in a shell",
     "save": "bfcviz.open(path).save('trace.parquet')",
+    "show": "bfcviz.Inspector(path), or bfcviz.draw(path).show()",
+    "summary": "bfcviz.why(path), or print(bfcviz.open(path))",
     "timeline": "bfcviz.draw('stats_timeline', path)",
     "tune": "bfcviz.best_options(path, 'torch'), or `bfcviz tune FILE` in a shell",
     "view": "bfcviz.Inspector(path), or `bfcviz view FILE` in a shell",

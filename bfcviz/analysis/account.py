@@ -18,6 +18,7 @@ from enum import StrEnum
 from html import escape
 from typing import Any, Final, Literal
 
+from bfcviz.answers import Answer
 from bfcviz.errors import MissingExtra
 from bfcviz.events.origin import RecordedFailure, facts_of, recorded_failures
 from bfcviz.events.trace import Trace
@@ -222,8 +223,8 @@ _OUTSIDE: Final = "this process outside its pools"
 _OUTSIDE_NOTE: Final = "contexts, libraries (NCCL, cuBLAS), CUDA graphs, other allocators"
 
 
-@dataclass(frozen=True)
-class DeviceAccount:
+@dataclass(frozen=True, repr=False)
+class DeviceAccount(Answer):
     """Who holds the memory of a device. Sizes in bytes, None where unknown.
 
     Attributes:
@@ -341,7 +342,7 @@ class DeviceAccount:
             "sentence": self.sentence,
         }
 
-    def _repr_html_(self) -> str | None:
+    def _repr_html_(self) -> str:
         return Account((self,))._repr_html_()
 
 
@@ -349,8 +350,8 @@ def _percent_of_device(size: int, total: int | None) -> str:
     return f"{size / total:.0%}" if total else ""
 
 
-@dataclass(frozen=True)
-class Account:
+@dataclass(frozen=True, repr=False)
+class Account(Answer):
     """The accounts of some devices; `print` it for a table.
 
     Attributes:
@@ -368,11 +369,11 @@ class Account:
     def __str__(self) -> str:
         return "\n".join([*(str(each) for each in self.devices), *self.notes])
 
-    def _repr_html_(self) -> str | None:
+    def _repr_html_(self) -> str:
         try:  # the one import of a picture's colours from here: only a notebook asks for this
             from bfcviz.figures.theme import following  # noqa: PLC0415
         except MissingExtra:
-            return None  # the notebook then shows the text
+            return super()._repr_html_()  # the text
 
         tables = "".join(
             f"<div><b>{_account_html_text(each.device)}</b>: {each.short}</div>{account_bar(each)}{account_table(each)}"

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -734,7 +735,19 @@ def replay(
     """
     chosen, num_bytes = policy_of(policy, **options), replay_limit(limit)
     stream = stream_of(source, pool)
-    return chosen.serve(stream, num_bytes, record=record, stop_at_failure=stop_at_failure)
+    found = chosen.serve(stream, num_bytes, record=record, stop_at_failure=stop_at_failure)
+    return (
+        found
+        if record
+        else found.drawn_by(partial(_replay_figure, chosen, stream, num_bytes, stop_at_failure))
+    )
+
+
+def _replay_figure(
+    policy: Policy, stream: RequestStream, limit: int | None, stop_at_failure: bool, **options: Any
+) -> Any:
+    """The picture of a replay that kept no events: serves the requests again, and records them."""
+    return policy.serve(stream, limit, record=True, stop_at_failure=stop_at_failure).figure(**options)
 
 
 def replay_limit(limit: int | str | None, name: str = "limit") -> int | None:

@@ -51,6 +51,13 @@ def test_a_prompt_shows_a_few_lines(answer):
     assert "<bfcviz." not in repr(answer)
 
 
+def test_a_prompt_shows_an_account_as_its_table():
+    account = bfcviz.account(bfcviz.sample("oom_log"))
+    assert repr(account) == str(account)
+    assert repr(account.devices[0]) == str(account.devices[0])
+    assert len(repr(account).splitlines()) <= MOST_LINES
+
+
 def test_a_notebook_shows_the_whole_text(answer):
     html = answer._repr_html_()
     first, _, rest = html.partition("</div>")
@@ -83,7 +90,7 @@ def test_a_text_has_nothing_to_draw():
         made("why of a text").figure()
 
 
-@pytest.mark.parametrize("name", ["trace", "recorded replay"])
+@pytest.mark.parametrize("name", ["trace", "replay", "recorded replay"])
 def test_a_trace_is_drawn_as_its_region_map(name):
     figure = made(name).figure(theme="dark")
     assert "Region map" in str(figure.layout.annotations)

@@ -8,6 +8,7 @@ from processes import needs_compiled
 from shared import sample_trace
 
 import bfcviz
+from bfcviz.cli.command import COMMANDS
 from bfcviz.errors import LiveError
 from bfcviz.model.find_steps import opening
 
@@ -85,7 +86,11 @@ def test_save_says_where_other_formats_are_written(tmp_path):
         sample_trace("conv").save(tmp_path / "x.csv")
 
 
-@pytest.mark.parametrize("name", ["compare", "info", "load", "plot", "record", "save", "timeline", "view"])
+GUESSES = ["diff", "inspect", "load", "plot", "read", "save", "show", "summary", "timeline"]
+NO_FUNCTION = ["mcp", "whatif"]  # a server, and the name of a package
+
+
+@pytest.mark.parametrize("name", sorted({*GUESSES, *COMMANDS} - {*bfcviz.__all__, *NO_FUNCTION}))
 def test_a_command_of_the_shell_names_what_python_has(name):
     with pytest.raises(AttributeError, match=r"call (bfcviz\.\w+)") as error:
         getattr(bfcviz, name)
@@ -140,6 +145,11 @@ def test_a_folder_that_is_used_gets_a_number(tmp_path):
         folders.append(watched.folder.name)
     assert folders == ["run", "run-2", "run-3"]
     assert bfcviz.watch("numpy").folder is None
+
+
+def test_a_function_without_brackets_is_told_to_add_them():
+    with pytest.raises(LiveError, match=r"@bfcviz\.watch\(\)"):
+        bfcviz.watch(len)
 
 
 def test_a_framework_given_twice_is_refused():
