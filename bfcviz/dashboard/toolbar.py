@@ -229,8 +229,8 @@ class Toolbar:
         self.buttons["follow"].layout.display = "none"
         self.step = widgets.BoundedIntText(tooltip="go to this step", layout={"width": "76px"})
         self.of = widgets.HTML(layout={"flex": "0 0 auto"})
-        self.speed = _toolbar_menu("play", SPEEDS, "speed of play", 170)
-        self.target = _toolbar_menu("go to", TARGETS, "the events that next and previous go to", 150)
+        self.speed = _toolbar_menu("play", SPEEDS, "speed of play", 215)
+        self.target = _toolbar_menu("go to", TARGETS, "the events that next and previous go to", 195)
         self.pool = _toolbar_menu("", [], "the heap shown", 130)
         self.show_pools(pools)
         self.colour = _toolbar_menu(
@@ -239,7 +239,7 @@ class Toolbar:
             "the property that sets the colour of chunks",
             148,
         )
-        self.axis = _toolbar_menu("over", AXES, "the x axis of the timelines", 112)
+        self.axis = _toolbar_menu("over", AXES, "the x axis of the timelines", 125)
         self.search = widgets.Text(
             placeholder=_SEARCHED,
             tooltip="find chunks by a label, a line or file of their stack, a shape or type, an address (0x…), or a "
@@ -328,7 +328,7 @@ class Toolbar:
         self.wanted.box.placeholder = "64 MiB" if has_examples else "fits?"
         self.wanted.box.layout.max_width = "150px" if is_wide else "104px" if has_examples else "86px"
         self.step.layout.width, self.colour.layout.width = (
-            ("76px", "148px") if has_examples else ("66px", "134px")
+            ("76px", "195px") if is_wide else ("76px", "148px") if has_examples else ("66px", "134px")
         )
         self.search.placeholder = _SEARCHED if has_examples else "search"
 

@@ -93,6 +93,33 @@ def test_no_text_is_clipped(view, pixels):
     width(view, 880)
 
 
+CUT_MENUS = """view => {
+  const pen = document.createElement('canvas').getContext('2d');
+  return [...view.querySelectorAll('.bfcviz-toolbar select')].filter(each => {
+    const { font, paddingLeft, paddingRight } = getComputedStyle(each);
+    pen.font = font;
+    const room = each.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
+    return each.clientWidth && pen.measureText(each.selectedOptions[0].text).width > room;
+  }).map(each => each.selectedOptions[0].text);
+}"""
+
+
+def test_no_choice_of_a_menu_is_cut(view):
+    width(view, 1300)
+    view.view.get_by_role("button", name="more", exact=True).click()
+    menus = view.view.locator(".bfcviz-toolbar select:visible")
+    menus.nth(3).wait_for()  # the second row is there
+    for number in range(menus.count()):
+        menu = menus.nth(number)
+        before = menu.input_value()
+        for option in menu.locator("option").all_inner_texts():
+            menu.select_option(option)
+            assert view.view.evaluate(CUT_MENUS) == []
+        menu.select_option(before)
+    view.view.get_by_role("button", name="more", exact=True).click()
+    width(view, 880)
+
+
 @pytest.mark.parametrize("views", ["active_memory", "everything"])
 def test_the_wheel_scrolls_the_notebook_over_every_plot(view, views):
     view.set(views=views)
