@@ -550,9 +550,20 @@ def _paper_caption(figure: go.Figure, width: int) -> list[str]:
             texts += note.definition.replace("<br> ", " ").split("<br>")
         defined.add(note.definition)
         parts += [f"{note.title}:", *(f"{text.rstrip('.')}." for text in texts if text)]
+    parts += [
+        f"{more.removesuffix(': zoom in')}."
+        for axis in figure.select_xaxes()
+        if (more := _axis_title(axis)[1])
+    ]
     text = " ".join([*parts, figure.facts])
     room = int((width - 12) / _LETTER)
     return wrap(text, room, break_long_words=False, break_on_hyphens=False)
+
+
+def _axis_title(axis: Any) -> tuple[str, str]:
+    """The title of an axis, and what it says beside the quantity, which has more room in the caption."""
+    title, _, more = (axis.title.text or "").partition("; ")
+    return title, more
 
 
 def _one_legend(drawn: go.Figure, width: int) -> int:
@@ -577,7 +588,8 @@ def _one_legend(drawn: go.Figure, width: int) -> int:
 
 def _set_paper_text_sizes(drawn: go.Figure) -> None:
     small = {"font": {"size": _SMALL + 1}, "standoff": 4}
-    drawn.update_xaxes(title=small, tickfont={"size": _SMALL})
+    drawn.for_each_xaxis(lambda axis: axis.update(title=small | {"text": _axis_title(axis)[0]}))
+    drawn.update_xaxes(tickfont={"size": _SMALL})
     drawn.update_yaxes(title=small, tickfont={"size": _SMALL})
     drawn.update_layout(font={"size": _SMALL + 1, "color": BLACK})
 

@@ -2,7 +2,7 @@
 
 import plotly.graph_objects as go
 import pytest
-from unit.figures.synthetic import busy_trace
+from unit.figures.synthetic import PlainHeap, busy_trace
 
 from bfcviz.errors import BfcvizError
 from bfcviz.figures import FIGURES, draw
@@ -43,6 +43,15 @@ def test_there_is_one_legend_and_each_name_is_in_it_once():
     assert {"free", "in use"} <= set(shown)
     assert {trace.legend for trace in printed.data if trace.name} <= {"legend", None}
     assert not printed.layout.legend2.to_plotly_json()
+
+
+def test_the_title_of_an_axis_fits_and_the_caption_has_the_rest():
+    heap = PlainHeap(4096, regions=600, gap=4096)
+    for _ in range(600):
+        heap.allocate(4096)
+    printed = paper(draw("region_map", heap.trace(), 600), COLUMN_MM)
+    assert printed.layout.xaxis.title.text == "offset within the row (KiB)"
+    assert "each pixel has the colour of one of its chunks, paler by what is free." in caption(printed)
 
 
 def test_the_figure_itself_does_not_change():
