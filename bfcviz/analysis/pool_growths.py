@@ -550,6 +550,13 @@ def growth_line(found: Growths) -> str:
     )
 
 
+def growth_explanation(found: Growths) -> str:
+    """The verdict, and the growth that cost most, where there is one."""
+    worst = found.worst
+    more = "" if worst is None else f" At step {worst.step:,}, {growth_sentence(worst)}"
+    return f"{growth_line(found)}.{more}"
+
+
 def _growth_because_clause(growth: PoolGrowth) -> str:
     """What most of the free memory lies beside."""
     if growth.empty is None or not growth.free:

@@ -12,6 +12,7 @@ from bfcviz.analysis.account import ACCOUNT_STYLE, DeviceAccount, account_bar
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline
 from bfcviz.analysis.event_text import EventSearch, explain_step, search_words, step_line
 from bfcviz.analysis.failures import diagnose
+from bfcviz.analysis.pool_growths import growth_explanation, growths
 from bfcviz.analysis.what_grew import WhatGrew
 from bfcviz.dashboard.layouts import MARGINS
 from bfcviz.events.origin import Origin, Status, facts_of, holds_only_states, recorded_failures
@@ -212,6 +213,7 @@ class HeadlineFinder:
         self._read = trace.first
         self._found: dict[int, Diagnosis] = {}
         self._peak: tuple[int, Headline] | None = None
+        self._why: tuple[int, str] | None = None
         self._bare = {each.event for each in recorded_failures(trace.origin.details) if not each.has_heap}
 
     def find(self, model: Model) -> Headline:
@@ -226,6 +228,20 @@ class HeadlineFinder:
             with model.visiting(peak(self.trace, self.pool)) as there:
                 self._peak = (len(self.trace), Headline(peak_headline(there), there.step))
         return self._peak[1]
+
+    def why(self) -> str:
+        """Why the pool grew, of a whole trace without a failure; else empty. The first call reads all events."""
+        if not self.explains_growth:
+            return ""
+        if self._why is None or self._why[0] != len(self.trace):
+            self._why = len(self.trace), growth_explanation(growths(self.trace, self.pool))
+        return self._why[1]
+
+    @property
+    def explains_growth(self) -> bool:
+        """Whether `why` has an answer."""
+        self._read_new()
+        return not self._failed and not self.trace.following
 
     def _failure(self, model: Model) -> Headline:
         step = self._nearest(model.step)
@@ -286,6 +302,9 @@ _MARK: Final = "what this file lacks"
 _GROWTH_LINK: Final = (
     '<a role=\'link\' tabindex=\'0\' data-bfcviz=\'{"do":"holders_as","as":"what grew"}\'>show what grew</a>'
 )
+_WHY_LINK: Final = (
+    "<a role='link' tabindex='0' title='why the pool grew' data-bfcviz='{\"do\":\"details\"}'>why</a>"
+)
 
 
 class Header:
@@ -320,7 +339,8 @@ class Header:
         """Show the model's step."""
         self._show_notice(*notice(model.trace.origin))
         headline = self._headline_of(model)
-        self.headline.value = _header_headline_html(headline, model.step)
+        explains = self._finder is not None and self._finder.explains_growth
+        self.headline.value = _header_headline_html(headline, model.step, _WHY_LINK if explains else "")
         failed = headline.failed if headline.step == model.step else None
         asked = look.wanted if failed is None or not failed.requested else failed.requested
         numbers = header_numbers(model, failed)
@@ -377,10 +397,13 @@ class Header:
 
     def _show_step_line(self) -> None:
         error = f'<div class="wrong" role="alert">{self._error}</div>' if self._error else ""
-        self.step_line.value = error + (_step_line_html(*self._shown, self._is_open) if self._shown else "")
+        why = self._finder.why() if self._is_open and self._finder else ""
+        self.step_line.value = error + (
+            _step_line_html(*self._shown, self._is_open, why) if self._shown else ""
+        )
 
 
-def _header_headline_html(found: Headline, step: int) -> str:
+def _header_headline_html(found: Headline, step: int, more: str) -> str:
     kind = "text" if found.failed is None else "text failed"
     link = ""
     if found.step is not None and found.step != step:
@@ -388,7 +411,7 @@ def _header_headline_html(found: Headline, step: int) -> str:
         link = f"<a role='link' tabindex='0' data-bfcviz='{message}'>at step {found.step:,}</a>"
     if found.count > 1:
         link += f'<a style="all:unset;font-size:13px"> ({found.number:,} of {found.count:,} failures)</a>'
-    return f'<div class="{kind}" role="status">{harmless(found.text, _LONGEST)}{link}</div>'
+    return f'<div class="{kind}" role="status">{harmless(found.text, _LONGEST)}{link}{more}</div>'
 
 
 def _header_account_html(account: DeviceAccount) -> str:
@@ -397,14 +420,20 @@ def _header_account_html(account: DeviceAccount) -> str:
     return f'<div class="bfcviz-account" title="{title}"><span>{words}</span>{account_bar(account)}</div>'
 
 
-def _step_line_html(model: Model, search: EventSearch | None, numbers: Numbers, is_open: bool) -> str:  # noqa: FBT001
+def _step_line_html(
+    model: Model,
+    search: EventSearch | None,
+    numbers: Numbers,
+    is_open: bool,  # noqa: FBT001
+    why: str,
+) -> str:
     trace = model.trace
     line = harmless(step_line(trace, model.step, model.pool), _LONGEST)
     long = []
     if is_open:  # bins, addresses and formulas
         found = [] if search is None else [search_words(search)]
-        long = [explain_step(model), *found, totals_line(numbers)]
-    paragraphs = "".join(f"<p>{harmless(text, _LONGEST)}</p>" for text in long)
+        long = [why, explain_step(model), *found, totals_line(numbers)]
+    paragraphs = "".join(f"<p>{harmless(text, _LONGEST)}</p>" for text in long if text)
     return (
         f'<details{" open" * is_open}><summary data-bfcviz=\'{{"do":"details"}}\'>'
         f'<b data-bfcviz-step="{model.step}" data-bfcviz-last="{len(trace)}">'

@@ -27,8 +27,7 @@ from bfcviz.analysis.pinned_runs import Pin
 from bfcviz.analysis.pool_growths import (
     Growths,
     PoolGrowth,
-    growth_line,
-    growth_sentence,
+    growth_explanation,
     growths,
     growths_json,
 )
@@ -337,8 +336,8 @@ def numbers(report: HeapReport) -> str:
 
 def explanation(report: HeapReport) -> str:
     """Why, with the numbers; empty where nothing failed and the pool did not grow in vain."""
-    if report.grown is not None and (worst := report.worst_growth) is not None:
-        return f"{growth_line(report.grown)}. At step {worst.step:,}, {growth_sentence(worst)}"
+    if report.grown is not None and report.worst_growth is not None:
+        return growth_explanation(report.grown)
     return verdict_sentence(report.shown) if report.has_failure else ""
 
 

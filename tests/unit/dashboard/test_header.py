@@ -150,6 +150,24 @@ def test_the_details_open_on_request_and_stay_open():
     assert " open" not in header.step_line.value
 
 
+def test_the_details_say_why_the_pool_grew_where_no_request_failed():
+    heap = PlainHeap(4 * MiB, regions=2)
+    held = [heap.allocate(MiB, name) for name in ("input", "weights", "output", "kept")]
+    heap.free(held[0])
+    heap.free(held[2])
+    heap.allocate(2 * MiB, "attention")
+    header = shown(heap.trace(), 5)
+    assert text(header.headline).endswith("why")
+    assert "stranded" not in text(header.step_line)
+    header.toggle_details()
+    assert "2.0 MiB stranded" in text(header.step_line)
+    assert "attention requested 2.0 MiB; 2.0 MiB were free in the pool, in 2 chunks" in text(header.step_line)
+    failed = shown(fragmented(), 3)
+    failed.toggle_details()
+    assert not text(failed.headline).endswith("why")
+    assert "stranded" not in text(failed.step_line)
+
+
 def test_it_names_the_file(tmp_path):
     busy_trace(20).save(tmp_path / "a<b>.parquet")
     header = shown(Trace.open(tmp_path / "a<b>.parquet"), 5)
