@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.heap_settings import Family
 from bfcviz.analysis.ranks import RankSet
+from bfcviz.analysis.what_grew import first_moment
 from bfcviz.analysis.would_fit import fit_of
 from bfcviz.code_places import place_in_code, places_of
 from bfcviz.errors import BfcvizError
@@ -353,6 +354,7 @@ def _page_data(report: HeapReport, first: int, last: int) -> dict[str, Any]:
         **heap,
         "heap_start_peak": heap["heap"]["start"]["peak_bytes_in_use"],
         "shown_step": model.step,
+        "first_moment": max(first_moment(trace, pool), first),
         "shown_name": "failure" if report.has_failure else "peak",
         "rounding": max(int(rounding), 1),
         "apart": {Family.TORCH: "torch", Family.CUPY: "cupy"}.get(settings.settings.family),
@@ -694,7 +696,9 @@ _BARS: Final = '<div class="bars"><div id="ladder"></div><div id="bins"></div></
 
 _ASIDE: Final = """
 <div id="numbers"></div>
-<h3>Who holds it <select id="by" aria-label="find holders by"></select></h3>
+<h3>Who holds it <select id="by" aria-label="find holders by"></select>
+<button type="button" id="grew" aria-pressed="false" title="what grew between two moments">what grew</button></h3>
+<p id="growth" class="muted" aria-live="polite"></p>
 <table><tbody id="holders"></tbody></table>
 <h3>The chosen chunk</h3>
 <div id="pane"></div>
@@ -745,6 +749,9 @@ aside{{min-width:0;overflow-wrap:anywhere}}
 #app td{{padding:2px 6px 2px 0;font-size:13px;border:0}}
 #app td:first-child{{width:99%}}
 .holder{{display:flex;align-items:baseline}}
+#growth{{margin:4px 0;font-size:13px}}
+#growth:empty{{display:none}}
+#app button[aria-pressed=true]{{font-weight:700}}
 #app td.share{{min-width:56px}}
 #app .bar{{height:9px;outline:1px solid var(--pool-line);outline-offset:-1px;margin-top:4px}}
 #holders td:first-child,#pane h3,#pane dd,#pane li{{unicode-bidi:isolate}}

@@ -252,9 +252,16 @@ export function fit_sentence(answer, data) {
   }
   if (answer.grows) {
     const left = answer.room === Infinity ? "no limit is known" : `the limit leaves ${format_bytes(answer.room)}`;
-    return `${size} would fit if the pool grows: no free chunk is large enough, ${left}.`;
+    const way = answer.miss === null ? "No region is so large" : `In the way in the pool as it is: ${blockers_text(answer, data)}`;
+    return `${size} would fit if the pool grows: no free chunk is large enough, ${left}. ${way}.`;
   }
   if (answer.miss === null) return `${size} would not fit: no region is so large.`;
+  return `${size} would not fit: free ${blockers_text(answer, data)}: then ${format_bytes(answer.miss.size)} fit.`;
+}
+
+// The names of what is in the way, with their bytes.
+function blockers_text(answer, data) {
+  const { heap } = data;
   const names = new Map();
   for (const chunk of answer.blockers) {
     const name = data.name_of(heap.chunks.label[chunk]) || "unnamed memory";
@@ -263,7 +270,53 @@ export function fit_sentence(answer, data) {
   const ranked = [...names].sort((one, other) => other[1] - one[1]);
   const shown = ranked.slice(0, 2).map(([name, held]) => `${name} (${format_bytes(held)})`);
   if (ranked.length > 2) shown.push(`${ranked.length - 2} others`);
-  return `${size} would not fit: free ${shown.join(", ")}: then ${format_bytes(answer.miss.size)} fit.`;
+  return shown.join(", ");
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// What grew from a step to the one shown? As bfcviz/analysis/what_grew.py.
+
+// The chunks in use at a step, by the step at which each was allocated: {size, path}. The heap stays there.
+function in_use_at(data, grouping, step) {
+  const { heap } = data;
+  heap.seek(heap.place_of(step));
+  const { state, size, born } = heap.chunks;
+  const found = new Map();
+  for (let chunk = 0; chunk < state.length; chunk += 1) {
+    if (state[chunk] !== IN_USE) continue;
+    const path = grouping.paths[data.value_of(grouping.of, chunk)] ?? grouping.unnamed;
+    found.set(born[chunk], { size: size[chunk], path });
+  }
+  return found;
+}
+
+// What each holder gained and lost, {path, grew, new, gone, never_freed}, the most grown first.
+export function growth_of(data, grouping, first, last) {
+  const { heap } = data;
+  const { place, regions_version } = heap;
+  const [before, end, now] = [first, data.last, last].map((step) => in_use_at(data, grouping, step));
+  heap.seek(place);
+  heap.regions_version = regions_version; // the same regions as before: the map keeps its axes
+  const rows = new Map();
+  const add = ({ path, size }, ...names) => {
+    if (!rows.has(path)) rows.set(path, { path, grew: 0, new: 0, gone: 0, never_freed: 0 });
+    for (const name of names) rows.get(path)[name] += size;
+  };
+  for (const [born, chunk] of now) if (born >= first) add(chunk, "new", ...(end.has(born) ? ["never_freed"] : []));
+  for (const [born, chunk] of before) if (!now.has(born)) add(chunk, "gone");
+  for (const row of rows.values()) row.grew = row.new - row.gone;
+  return [...rows.values()].sort((one, other) => other.grew - one.grew || other.new - one.new);
+}
+
+const signed_bytes = (size) => `${size > 0 ? "+" : ""}${format_bytes(size)}`;
+
+export function growth_sentence(rows, first, last) {
+  const total = (name) => rows.reduce((sum, row) => sum + row[name], 0);
+  const [added, never] = [total("new"), total("never_freed")];
+  const later = never === added ? "nothing new" : `all new but ${format_bytes(never)}`;
+  const freed = added ? `; ${later} is freed later` : "";
+  const changed = `${format_bytes(added)} new, ${format_bytes(total("gone"))} gone${freed}`;
+  return `${signed_bytes(total("grew"))} from step ${counted(first)} to ${counted(last)}: ${changed}.`;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -499,7 +552,7 @@ export class HeapView {
 
 const IDS =
   "app status step slider first back forward last shown colour theme search hits fit answer map map-plot canvas tip " +
-  "stats fragmentation bins ladder numbers event pane by holders legend told";
+  "stats fragmentation bins ladder numbers event pane by holders legend told grew growth";
 
 class Page extends HeapView {
   constructor(data, plotly) {
@@ -507,6 +560,7 @@ class Page extends HeapView {
     super(data, ids.canvas);
     Object.assign(this, { plotly, ids });
     this.holder = null; // {by, path}
+    this.since = null; // the step that growth counts from; null: the holders of the step are shown
     this.step_told = "";
     this.wanted = null;
     this.frame = 0;
@@ -530,6 +584,7 @@ class Page extends HeapView {
     }
     Object.assign(ids.slider, { min: data.first, max: data.last });
     ids.shown.textContent = data.shown_name;
+    ids.grew.hidden = !ids.stats; // without a history nothing grew
     this.seek(data.shown_step);
     await this.draw_figures();
     this.listen();
@@ -825,8 +880,67 @@ class Page extends HeapView {
     this.ids.event.textContent = this.event_text();
   }
 
+  // Where growth is shown, the map shows what is new.
   fading() {
-    return this.holder === null ? null : (chunk) => !this.holds(chunk);
+    const { holder, since, heap } = this;
+    if (holder === null && since === null) return null;
+    return (chunk) => (holder !== null && !this.holds(chunk)) || (since !== null && heap.chunks.born[chunk] < since);
+  }
+
+  // Compare the two ends of what the timeline shows where it is zoomed; else the begin of the history with this step.
+  compare() {
+    const { ids, data } = this;
+    const shown = ids.stats?._fullLayout?.xaxis.range;
+    const [first, last] = shown ? [Math.max(Math.ceil(shown[0]), data.first), Math.min(Math.floor(shown[1]), data.last)] : [];
+    const zoomed = shown && (first > data.first || last < data.last);
+    this.since = zoomed ? first : data.first_moment;
+    this.go(zoomed ? last : this.step);
+  }
+
+  growth_of(first, last) {
+    return growth_of(this.data, this.grouping, first, last);
+  }
+
+  draw_growth() {
+    const { ids, since, step } = this;
+    ids.grew.setAttribute("aria-pressed", since !== null);
+    ids.growth.textContent = "";
+    if (since === null) return false;
+    if (since > step) {
+      ids.growth.textContent = `Step ${counted(step)} is before step ${counted(since)}, since when growth counts.`;
+      ids.holders.replaceChildren();
+      return true;
+    }
+    const rows = this.growth_of(since, step);
+    ids.growth.textContent = `${growth_sentence(rows, since, step)} Drag over the timeline for others.`;
+    const largest = [...rows].sort((one, other) => Math.abs(other.grew) - Math.abs(one.grew)).slice(0, MOST_HOLDERS);
+    const shown = rows.filter((row) => largest.includes(row)).map((row) => {
+      const line = element("tr");
+      const name = element("td");
+      name.append(this.holder_button(row.path));
+      const sizes = [signed_bytes(row.grew), ...["new", "gone"].map((each) => (row[each] ? `${format_bytes(row[each])} ${each}` : ""))];
+      line.append(name, ...sizes.map((text) => element("td", text, { class: "value" })));
+      line.title = `${format_bytes(row.never_freed)} of the new bytes are never freed on this page`;
+      return line;
+    });
+    const rest = rows.length - shown.length;
+    if (rest) shown.push(element("tr"));
+    if (rest) shown.at(-1).append(element("td", `${counted(rest)} others`));
+    ids.holders.replaceChildren(...shown);
+    return true;
+  }
+
+  // Shows a holder alone.
+  holder_button(path) {
+    const { grouping } = this;
+    const button = element("button", path, { type: "button", class: "link", title: path });
+    const chosen = this.holder?.by === grouping.name && this.holder.path === path;
+    button.setAttribute("aria-pressed", chosen);
+    button.addEventListener("click", () => {
+      this.holder = chosen ? null : { by: grouping.name, of: grouping.of, path };
+      this.draw_all();
+    });
+    return button;
   }
 
   holds(chunk) {
@@ -835,36 +949,33 @@ class Page extends HeapView {
   }
 
   draw_holders() {
-    const { heap, grouping, data, colouring, table } = this;
+    this.draw_legend();
+    if (this.draw_growth()) return;
+    const { heap, grouping, data, colouring, table, search, theme } = this;
     const { state, size } = heap.chunks;
     const sums = new Map();
     for (let chunk = 0; chunk < state.length; chunk += 1) {
       if (state[chunk] !== IN_USE) continue;
       const path = grouping.paths[data.value_of(grouping.of, chunk)] ?? grouping.unnamed;
       let held = sums.get(path);
-      if (!held) sums.set(path, (held = { path, bytes: 0, chunks: 0, classes: new Map() }));
+      if (!held) sums.set(path, (held = { path, bytes: 0, chunks: 0, found: false, classes: new Map() }));
       held.bytes += size[chunk];
       held.chunks += 1;
+      held.found ||= search !== null && search(chunk);
       const number = table[data.value_of(colouring.of, chunk)] ?? table.at(-1);
       held.classes.set(number, (held.classes.get(number) ?? 0) + size[chunk]);
     }
     const ranked = [...sums.values()].sort((one, other) => other.bytes - one.bytes);
     const fills = colouring.fills[this.theme_name];
     const rows = ranked.slice(0, MOST_HOLDERS).map((held) => {
-      const row = element("tr");
+      const row = element("tr", "", held.found ? { class: "found" } : {});
+      if (held.found) row.style.boxShadow = `inset 4px 0 ${theme.search}`;
       const [main] = [...held.classes].sort((one, other) => other[1] - one[1])[0];
       const swatch = element("span", "", { class: "swatch" });
       swatch.style.background = fills[main];
-      const button = element("button", held.path, { type: "button", class: "link", title: held.path });
-      const chosen = this.holder?.by === grouping.name && this.holder.path === held.path;
-      button.setAttribute("aria-pressed", chosen);
-      button.addEventListener("click", () => {
-        this.holder = chosen ? null : { by: grouping.name, of: grouping.of, path: held.path };
-        this.draw_all();
-      });
       const name = element("td");
       name.append(element("div", "", { class: "holder" }));
-      name.firstChild.append(swatch, button);
+      name.firstChild.append(swatch, this.holder_button(held.path));
       const bar = element("span", "", { class: "bar" });
       bar.style.width = `${(100 * held.bytes) / Math.max(ranked[0].bytes, 1)}%`;
       bar.style.background = fills[main];
@@ -881,7 +992,6 @@ class Page extends HeapView {
       rows.push(row);
     }
     this.ids.holders.replaceChildren(...rows);
-    this.draw_legend();
   }
 
   draw_legend() {
@@ -1088,12 +1198,18 @@ class Page extends HeapView {
       this.holder = null;
       this.draw_all();
     });
+    on("grew", "click", () => {
+      if (this.since === null) this.compare();
+      else this.since = null;
+      this.draw_all();
+    });
     on("theme", "click", () => this.show_theme(this.theme_name === "dark" ? "light" : "dark"));
     addEventListener("beforeprint", () => this.print(true));
     addEventListener("afterprint", () => this.print(false));
     matchMedia("print").addEventListener("change", ({ matches }) => this.print(matches));
     on("search", "input", () => {
       this.search = search_of(ids.search.value, data);
+      this.draw_holders();
       this.draw_hits();
       this.draw_map();
     });
@@ -1197,7 +1313,10 @@ class Page extends HeapView {
       const make = name === "stats" ? "stats_figure" : "fragmentation_figure";
       const made = this[make](structuredClone(this.figures[name]), range);
       made.layout.xaxis.range = range ?? whole;
-      plotly.react(figure, made.data, made.layout, CONFIG).then(() => this.draw_step());
+      plotly.react(figure, made.data, made.layout, CONFIG).then(() => {
+        this.draw_step();
+        if (this.since !== null && name === "stats") this.compare();
+      });
       for (const other of ["stats", "fragmentation"]) {
         const beside = this.ids[other];
         const same = beside && String(beside._fullLayout.xaxis.range) === String(made.layout.xaxis.range);

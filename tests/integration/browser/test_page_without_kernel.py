@@ -13,12 +13,14 @@ from shared import SHARED, needs_shared, sample_trace
 from unit.figures.synthetic import KiB, PlainHeap, busy_trace
 
 import bfcviz
-from bfcviz.analysis.would_fit import fit_of
+from bfcviz.analysis.what_grew import what_grew
+from bfcviz.analysis.would_fit import fit_of, in_the_way
 from bfcviz.cli import main
 from bfcviz.events.label_table import Labels
 from bfcviz.exporters.interactive_page import heap_events, packed_heap, page_modules, save_page
 from bfcviz.figures.theme import LIGHT, rgb
 from bfcviz.model import Model
+from bfcviz.model.grouping import grouping
 from bfcviz.units import format_bytes
 
 pytestmark = pytest.mark.browser
@@ -181,6 +183,9 @@ def test_a_reader_steps_searches_and_asks_on_the_page(file, opened, tmp_path):
                 answer.miss.address,
                 answer.miss.size,
             )
+            if found["grows"]:
+                way = in_the_way(answer, model.trace.labels)[0]
+                assert f"In the way in the pool as it is: {way.name} (" in page.inner_text("#answer")
 
     box = page.locator("#canvas").bounding_box()
     page.mouse.click(box["x"] + 0.2 * box["width"], box["y"] + 0.5 * box["height"])
@@ -200,6 +205,68 @@ def test_a_reader_steps_searches_and_asks_on_the_page(file, opened, tmp_path):
     page.emulate_media(media="screen")
     page.set_viewport_size({"width": 1400, "height": 1000})
     page.wait_for_selector(":root[data-theme=dark]")
+
+
+def test_what_grew_between_two_moments_is_what_the_model_says(file, opened, tmp_path):
+    trace = bfcviz.open(file)
+    page, model = opened(save_page(trace, tmp_path / "grew.html")), Model(trace)
+    names = ("grew", "new", "gone", "never_freed")
+    for by in page.evaluate("bfcviz.data.groupings.map(({ name }) => name)"):
+        page.select_option("#by", by)
+        for first, last in ((0, 700), (300, 301), (300, 900), (700, len(trace))):
+            model.seek(last)
+            answer = what_grew(model, first, grouping(trace, 0, by))
+            told = page.evaluate(
+                """([first, last]) => { bfcviz.since = first; bfcviz.go(last); bfcviz.draw_all();
+                return document.getElementById("growth").textContent; }""",
+                [first, last],
+            )
+            assert told.startswith(answer.sentence)
+            found = page.evaluate(
+                """([first, last]) => bfcviz.growth_of(first, last).map((row) =>
+                [row.path, row.grew, row.new, row.gone, row.never_freed])""",
+                [first, last],
+            )
+            rows = answer.rows[list(names)].tolist()
+            assert sorted(found) == sorted([name, *row] for name, row in zip(answer.names, rows, strict=True))
+            assert page.evaluate("[bfcviz.step, bfcviz.heap.stats().bytes_in_use]") == [
+                last,
+                model.stats().bytes_in_use,
+            ]
+    page.click("#grew")
+    assert (page.inner_text("#growth"), page.evaluate("bfcviz.since")) == ("", None)
+
+    page.evaluate("bfcviz.go(900)")
+    page.click("#grew")  # from the begin of the history to the step shown
+    told_growth = "(words) => document.getElementById('growth').textContent.includes(words)"
+    page.wait_for_function(told_growth, arg="from step 0 to 900:")
+    page.locator("#stats").scroll_into_view_if_needed()
+    box = page.locator("#stats .nsewdrag").bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 0.25 * box["width"], middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.5 * box["width"], middle, steps=5)
+    page.mouse.up()
+    page.wait_for_function("() => bfcviz.since > 0")
+    first, last = page.evaluate("[bfcviz.since, bfcviz.step]")
+    assert 0.2 * len(trace) < first < 0.3 * len(trace) < 0.45 * len(trace) < last < 0.55 * len(trace)
+    page.wait_for_function(told_growth, arg=f"from step {first:,} to {last:,}:")
+
+
+def test_a_search_marks_the_holders_that_it_finds(file, opened, tmp_path):
+    trace = bfcviz.open(file)
+    page, model = opened(save_page(trace, tmp_path / "marked.html")), Model(trace)
+    page.evaluate("bfcviz.go(700); bfcviz.draw_all()")
+    model.seek(700)
+    used = model.in_use()
+    name = trace.labels.name(int(used[used["size"].argmax()]["label"]))
+    page.select_option("#by", "op")
+    page.fill("#search", name)
+    marked = page.locator("#holders .found button").all_inner_texts()
+    assert name in marked
+    assert all(name in each for each in marked)
+    page.fill("#search", "")
+    assert page.locator("#holders .found").count() == 0
 
 
 def test_the_keys_choose_a_chunk_where_the_map_has_the_focus_and_step_elsewhere(file, opened, tmp_path):
