@@ -21,8 +21,9 @@ from bfcviz.whatif.comparison import (
     verdict_text,
 )
 from bfcviz.whatif.outcome import FirstDifference, Outcome
+from bfcviz.whatif.own_rules import OwnRules, usual_policies
 from bfcviz.whatif.policy import Policy
-from bfcviz.whatif.policy_table import OwnRules, is_compared, on_device, replay_limit, usual_policies
+from bfcviz.whatif.policy_table import is_compared, on_device, replay_limit
 from bfcviz.whatif.requests import RequestStream, stream_of
 
 if TYPE_CHECKING:

@@ -164,7 +164,8 @@ def replayed_saving(trace: Trace, found: Growths) -> str:
     """What `expandable_segments` would save of a pool that grew in vain, as a sentence; empty where it is not known."""
     if found.worst is None or len(trace) > _MOST_REPLAYED:
         return ""
-    from bfcviz.whatif.policy_table import own_rules, policy_of  # noqa: PLC0415  only a growth needs the rules
+    from bfcviz.whatif.own_rules import own_rules  # noqa: PLC0415  only a growth needs the rules
+    from bfcviz.whatif.policy_table import policy_of  # noqa: PLC0415  only a growth needs the rules
     from bfcviz.whatif.requests import stream_of  # noqa: PLC0415
 
     stream = stream_of(trace, found.pool)

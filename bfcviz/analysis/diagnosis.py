@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.heap_settings import Family, HeapSettings, heap_settings_of
 from bfcviz.analysis.leaks import Growth
-from bfcviz.analysis.pinned_runs import Pin, Run
+from bfcviz.analysis.pinned_runs import Pin, Run, largest_first
 from bfcviz.analysis.short_names import cut, path_end
 from bfcviz.answers import Answer, AnswerTable, data_frame
 from bfcviz.code_places import place_in_code
@@ -300,8 +300,7 @@ class Diagnosis(Answer):
             ("holder", each.name, each.bytes, each.chunks, None) for each in self.held_by
         ]
         for run in self.useful_runs[:1]:
-            pins = sorted(run.pins, key=_largest_pin_first)
-            rows += [("in the way", _pin_name(pin), pin.size, 1, pin.address) for pin in pins]
+            rows += [("in the way", pin.name, pin.size, 1, pin.address) for pin in largest_first(run.pins)]
         names = ("is", "name", "bytes", "chunks", "address")
         return data_frame({name: [row[at] for row in rows] for at, name in enumerate(names)})
 
@@ -319,9 +318,9 @@ class Diagnosis(Answer):
     def tables(self) -> Sequence[AnswerTable]:
         """What grows with every step, the sizes, who held them, what is in the way, and what would help."""
         pins = [
-            (_pin_name(pin) or NO_LABEL, format_bytes(pin.size), f"{pin.address:#x}")
+            (pin.name or NO_LABEL, format_bytes(pin.size), f"{pin.address:#x}")
             for run in self.useful_runs[:1]
-            for pin in sorted(run.pins, key=_largest_pin_first)
+            for pin in largest_first(run.pins)
         ]
         sizes = AnswerTable(("memory", ""), _diagnosed_size_rows(self), texts=[""])
         advice = [(each.text,) for each in self.advice]
@@ -484,7 +483,6 @@ def _row_lines(rows: Iterable[tuple[str, str]]) -> list[str]:
 # ------------------------------------------------------------------------------
 # A failed request in words: a headline, one paragraph for an event, and a report.
 
-_PINS_SHOWN: Final = 8
 LONGEST_IN_HEADLINE: Final = 48  # characters of a name in a headline
 _GAPS_SHOWN: Final = 3
 
@@ -576,7 +574,7 @@ def failure_lines(found: Diagnosis) -> list[str]:
         f"  {verdict_sentence(found)}",
         *_row_lines(rows),
         *([] if found.account is None else found.account.lines()),
-        *(line for number, run in enumerate(found.useful_runs, 1) for line in _pinned_run_lines(number, run)),
+        *(line for number, run in enumerate(found.useful_runs, 1) for line in run.lines(number)),
         *([_advice_title(found)] if found.advice else []),
         *(f"  - {advice.text}" for advice in found.advice),
     ]
@@ -632,21 +630,13 @@ def _regions_reason(found: Diagnosis) -> str:
 def _fragmentation_reason(found: Diagnosis) -> str:
     if not found.pinned_by:
         return "fragmented"
-    names = list(dict.fromkeys(filter(None, map(_pin_name, sorted(found.pinned_by, key=_largest_pin_first)))))
+    names = list(dict.fromkeys(filter(None, (pin.name for pin in largest_first(found.pinned_by)))))
     if not names:
         size, count = format_bytes(found.runs[0].bytes_in_use), found.runs[0].chunks_in_use
         what = "an unnamed chunk" if count == 1 else f"{count:,} unnamed chunks"
         return f"fragmented by {what} of {size}"
     others = f" and {counted(len(names) - 1, 'other')}" if len(names) > 1 else ""
     return f"fragmented by {path_end(names[0], LONGEST_IN_HEADLINE)}{others}"
-
-
-def _largest_pin_first(pin: Pin) -> tuple[int, int]:
-    return -pin.size, pin.address
-
-
-def _pin_name(pin: Pin) -> str:
-    return pin.label or place_in_code(pin.details.get("stack", ""))
 
 
 def _no_failure_reason(_: Diagnosis) -> str:
@@ -839,25 +829,6 @@ def _diagnosed_hole_neighbour_words(chunk: np.void | None, name: Callable[[int],
         return f"the region's {edge}"
     owner = name(int(chunk["label"])) if chunk["in_use"] else "free, not merged yet"
     return f"chunk {short_address(int(chunk['address']))} ({format_bytes(int(chunk['size']))}, {owner})"
-
-
-def _pinned_run_lines(number: int, run: Run) -> list[str]:
-    where = f"{run.address:#x}, region {run.region}"
-    if not run.pins:
-        return [f"Place {number}: {format_bytes(run.size)} at {where}: free chunks that have not merged."]
-    chunks = counted(run.chunks_in_use, "chunk")
-    shown = sorted(run.pins, key=_largest_pin_first)[:_PINS_SHOWN]
-    left = run.chunks_in_use - len(shown)
-    return [
-        f"Place {number}: {format_bytes(run.size)} at {where}, pinned by {format_bytes(run.bytes_in_use)} in {chunks}",
-        *(f"  {_pin_line(pin)}" for pin in shown),
-        *([f"  and {left:,} smaller ones"] if left else []),
-    ]
-
-
-def _pin_line(pin: Pin) -> str:
-    name = cut(pin.label) if pin.label else NO_LABEL
-    return ", ".join([f"{pin.address:#x}  {format_bytes(pin.size):>10}  {name}", *pin.notes])
 
 
 # ------------------------------------------------------------------------------

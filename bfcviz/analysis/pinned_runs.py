@@ -1,23 +1,22 @@
 """Runs of neighbouring chunks that would hold a request, and the chunks in use that pin each."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.analysis.short_names import cut
+from bfcviz.code_places import place_in_code
 from bfcviz.events.event_source import BLOCK
-from bfcviz.events.origin import (
-    holds_only_states,
-)
+from bfcviz.events.label_table import NO_LABEL
+from bfcviz.events.origin import holds_only_states
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, event_times
 from bfcviz.model.lifetimes import born_of
 from bfcviz.model.model import Model
-
-if TYPE_CHECKING:
-    pass
-
+from bfcviz.units import counted, format_bytes
 
 # ------------------------------------------------------------------------------
 # Runs: neighbouring chunks of one region that would hold a request once the chunks in use among them are freed.
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
 #
 # A run is best where it has the fewest bytes in use. For each last chunk the shortest window that is long enough has
 # the fewest of them, so a search in prefix sums finds all candidates: O(n log n), without a Python loop over chunks.
+
+
+_PINS_SHOWN: Final = 8  # of a run in a report
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,22 @@ class Run:
     bytes_in_use: int
     chunks_in_use: int
     pins: "tuple[Pin, ...]" = ()
+
+    def lines(self, number: int) -> list[str]:
+        """Place `number` of a report: where it is, and the largest chunks that pin it."""
+        where = f"{self.address:#x}, region {self.region}"
+        if not self.pins:
+            return [
+                f"Place {number}: {format_bytes(self.size)} at {where}: free chunks that have not merged."
+            ]
+        pinned = f"{format_bytes(self.bytes_in_use)} in {counted(self.chunks_in_use, 'chunk')}"
+        shown = largest_first(self.pins)[:_PINS_SHOWN]
+        left = self.chunks_in_use - len(shown)
+        return [
+            f"Place {number}: {format_bytes(self.size)} at {where}, pinned by {pinned}",
+            *(f"  {pin.line}" for pin in shown),
+            *([f"  and {left:,} smaller ones"] if left else []),
+        ]
 
 
 def best_runs(chunks: NDArray[np.void], wanted: int, most: int) -> list[Run]:
@@ -149,6 +167,11 @@ class Pin:
     freed: int | None
 
     @property
+    def name(self) -> str:
+        """Its label, else the place in the code that allocated it; "" where neither is known."""
+        return self.label or place_in_code(self.details.get("stack", ""))
+
+    @property
     def notes(self) -> list[str]:
         """When it was allocated and freed, and the first line of its stack, as far as they are known."""
         found = []
@@ -158,6 +181,17 @@ class Pin:
         if self.freed is not None:
             found.append(f"freed at event {self.freed:,}")
         return found + self.details.get("stack", "").strip().splitlines()[:1]
+
+    @property
+    def line(self) -> str:
+        """Its address, size, name and notes, for a report."""
+        name = cut(self.label) if self.label else NO_LABEL
+        return ", ".join([f"{self.address:#x}  {format_bytes(self.size):>10}  {name}", *self.notes])
+
+
+def largest_first(pins: Iterable[Pin]) -> list[Pin]:
+    """The pins by size, the largest first; of equal ones the lower address first."""
+    return sorted(pins, key=lambda pin: (-pin.size, pin.address))
 
 
 def pins_of(model: Model, chunks: NDArray[np.void]) -> tuple[Pin, ...]:

@@ -10,14 +10,8 @@ from bfcviz.cli.common import add_request_arguments, asked_requests, search_cont
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import json_text, say
 from bfcviz.units import read_as
-from bfcviz.whatif.policy_table import (
-    POLICIES,
-    is_compared,
-    on_device,
-    own_or_bfc_rules,
-    policy_of,
-    replay_limit,
-)
+from bfcviz.whatif.own_rules import own_or_bfc_rules
+from bfcviz.whatif.policy_table import POLICIES, is_compared, on_device, policy_of, replay_limit
 from bfcviz.whatif.search import GRANULE, SmallestLimit, limit_lines, smallest_limit
 
 

@@ -11,8 +11,8 @@ from bfcviz.events.storage.files import replacing
 from bfcviz.extras import needed
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
+from bfcviz.whatif.own_rules import own_or_bfc_rules
 from bfcviz.whatif.planner import PackingPlan, check_plan, check_plan_seconds, pack, plan_table
-from bfcviz.whatif.policy_table import own_or_bfc_rules
 from bfcviz.whatif.requests import RequestStream
 from bfcviz.whatif.search import searchable
 

@@ -10,7 +10,8 @@ from bfcviz.cli.common import search_control, writable
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import json_text, say
 from bfcviz.units import read_as
-from bfcviz.whatif.policy_table import POLICIES, USUAL, is_compared, policy_of
+from bfcviz.whatif.own_rules import USUAL
+from bfcviz.whatif.policy_table import POLICIES, is_compared, policy_of
 from bfcviz.whatif.sweep import SweepResults, sweep
 from bfcviz.whatif.sweep_points import SweepLimit
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.diagnosis import Diagnosis, without_failure
 from bfcviz.analysis.failures import diagnose
-from bfcviz.analysis.pinned_runs import Run
+from bfcviz.analysis.pinned_runs import Run, largest_first
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.events.label_table import NO_LABEL
 from bfcviz.events.trace import Trace
@@ -184,7 +184,7 @@ def _pin_name_texts(found: Diagnosis, divisor: int, widest: int, colour: str) ->
 
 def _pin_name_places(run: Run, widest: int) -> list[tuple[float, str]]:
     found: list[tuple[float, str]] = []
-    for pin in sorted(run.pins, key=lambda pin: (-pin.size, pin.address)):
+    for pin in largest_first(run.pins):
         middle = pin.address + pin.size / 2 - run.address
         if len(found) < _MOST_NAMES and all(abs(middle - other) >= _APART * widest for other, _ in found):
             name = harmless(pin.label, _LONGEST) if pin.label else NO_LABEL

@@ -56,7 +56,7 @@ from bfcviz.live.stacks import Capture, Captured
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
-# Cuda: the CuPy functions that bfcviz uses. Some are C functions, found in the table that CuPy's modules export.
+# CupyFunctions: the functions of CuPy that bfcviz uses. Some are C functions, found in tables that its modules export.
 
 
 HIDDEN: Final = ("cupy", "cupyx", "numpy")
@@ -69,7 +69,7 @@ _STREAM_OF: Final = ("cupy_backends.cuda.stream", "get_stream_ptr", b"intptr_t (
 _DEVICE_OF: Final = ("cupy.cuda.device", "get_device_id", b"int (int __pyx_skip_dispatch)")
 
 
-class Cuda:
+class CupyFunctions:
     """CuPy on a machine with a GPU.
 
     Args:
@@ -328,7 +328,7 @@ class _HookReference:
 class _ThreadStream:
     """A thread's own default stream. Other threads can only wait for the whole device."""
 
-    def __init__(self, cuda: Cuda, device: int) -> None:
+    def __init__(self, cuda: CupyFunctions, device: int) -> None:
         self._cuda = cuda
         self._device = device
 
@@ -359,7 +359,7 @@ class CupyStreamHeaps:
         failure: numbers of the last request that failed after the retry; None: none has.
     """
 
-    def __init__(self, cuda: Cuda, make: Callable[[int, int], "CupyHeap"]) -> None:
+    def __init__(self, cuda: CupyFunctions, make: Callable[[int, int], "CupyHeap"]) -> None:
         self.heaps: dict[tuple[int, int], CupyHeap] = {}
         self.failure: OutOfMemory | None = None
         self._cuda = cuda
@@ -547,7 +547,7 @@ class CupyServed(HeapProvider):
 
     def __init__(
         self,
-        cuda: Cuda,
+        cuda: CupyFunctions,
         make: Callable[[int, int], CupyHeap],
         capture: Capture,
         description: str,
@@ -686,7 +686,7 @@ def serve_cupy(
     require_compiled("Serving CuPy")
     if memory not in _MEMORY:
         raise LiveError(f"memory={memory!r} was given; choose one of {', '.join(_MEMORY)}")
-    cuda = Cuda("served")
+    cuda = CupyFunctions("served")
     share = Share.parse(limit, fraction, headroom)
     first, table = log_and_labels(log, labels)
 
@@ -747,7 +747,7 @@ class CupyObserved(HeapProvider):
     way = "observe"
     title = "CuPy"
 
-    def __init__(self, cuda: Cuda, log: EventLog, capture: Capture) -> None:
+    def __init__(self, cuda: CupyFunctions, log: EventLog, capture: Capture) -> None:
         self.labels = capture.labels
         self._capture = capture
         self._cuda = cuda
@@ -909,7 +909,7 @@ class PoolReleases:
     not the driver's own allocation (a pool over other functions), all wholly free grants that fit the difference are.
     """
 
-    def __init__(self, cuda: Cuda, device: int, heap: ObservedHeap) -> None:
+    def __init__(self, cuda: CupyFunctions, device: int, heap: ObservedHeap) -> None:
         self._cuda = cuda
         self._device = device
         self._heap = heap
@@ -1016,4 +1016,4 @@ def observe_cupy(
             is not compiled.
     """
     logs, table = log_and_labels(log, labels)
-    return CupyObserved(Cuda("observed"), logs, Capture(table, capture, hide=HIDDEN))
+    return CupyObserved(CupyFunctions("observed"), logs, Capture(table, capture, hide=HIDDEN))

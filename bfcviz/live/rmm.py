@@ -435,7 +435,7 @@ def serve_rmm(
 # observe_rmm: RMM keeps its own resources; record the requests to them, by callbacks or by RMM's log.
 
 
-class LogFile:
+class PolledRmmLog:
     """One device's log, a CSV file that grows; its times have no date.
 
     Args:
@@ -509,7 +509,7 @@ class ObservedRmmLogs:
     description = "a log of every request is read at intervals; it names no caller, mechanism='callback' does"
 
     def __init__(self, rmm: Rmm, every_s: float) -> None:
-        self.files: dict[int, LogFile] = {}
+        self.files: dict[int, PolledRmmLog] = {}
         self._rmm = rmm
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._adaptors: dict[int, Any] = {}
@@ -541,7 +541,7 @@ class ObservedRmmLogs:
             adaptor = self._rmm.mr.LoggingResourceAdaptor(upstream, str(Path(self._folder.name) / "rmm.csv"))
         path = Path(adaptor.get_file_name())
         offset = self._offsets.setdefault(heap.log, _now_of(heap) - _time_of_day_ns())
-        self.files[device] = LogFile(path, heap, offset)
+        self.files[device] = PolledRmmLog(path, heap, offset)
         self._adaptors[device] = adaptor
         return adaptor
 

@@ -26,14 +26,13 @@ from bfcviz.formats.tensorflow import COLLECTION
 from bfcviz.terminal import named_rows, printable
 from bfcviz.units import bytes_range, format_bytes, seconds_text
 from bfcviz.whatif.outcome import FirstDifference, FreeMemory, Outcome, RecordedOutcome, first_difference
+from bfcviz.whatif.own_rules import GROWING_BFC, OwnRules
 from bfcviz.whatif.policy import Policy, checked_limit
 from bfcviz.whatif.policy_table import (
     BOUNDS,
-    GROWING_BFC,
     PLANS,
     InOrder,
     Orders,
-    OwnRules,
     in_orders,
     is_compared,
     policy_of,

@@ -27,6 +27,7 @@ from bfcviz.formats.tensorflow import UNIT
 from bfcviz.terminal import printable
 from bfcviz.units import bytes_range, format_bytes
 from bfcviz.whatif.outcome import Outcome
+from bfcviz.whatif.own_rules import own_or_bfc_rules
 from bfcviz.whatif.policy import NO_LIMIT, Policy
 from bfcviz.whatif.policy_table import (
     POLICIES,
@@ -34,7 +35,6 @@ from bfcviz.whatif.policy_table import (
     Orders,
     in_orders,
     is_of_table,
-    own_or_bfc_rules,
     policy_of,
     policy_text,
     replay_limit,
@@ -453,7 +453,7 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
     Args:
         source: a path that `bfcviz.open` reads, a Trace, a RequestStream, or a live heap.
         policy: a name of the table of policies, a text such as `torch:max_split_size=128MiB`, or a Policy. None: the
-            job's own rules where the trace says them, else `bfc` (`policy_table.own_or_bfc_rules`).
+            job's own rules where the trace says them, else `bfc` (`own_rules.own_or_bfc_rules`).
         pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
             the first.
         granule: only multiples of this are tried: bytes, or text such as `2MiB`.

@@ -13,16 +13,9 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.formats import cupy, rmm, tensorflow, torch, xla
 from bfcviz.units import MiB, counted, format_bytes
 from bfcviz.whatif.best_options import TriedOptions, best_options
+from bfcviz.whatif.own_rules import OwnRules, own_or_bfc_rules
 from bfcviz.whatif.policy import Policy
-from bfcviz.whatif.policy_table import (
-    OwnRules,
-    on_device,
-    other_than_default,
-    own_or_bfc_rules,
-    policy_of,
-    policy_text,
-    uncompared,
-)
+from bfcviz.whatif.policy_table import on_device, other_than_default, policy_of, policy_text, uncompared
 from bfcviz.whatif.requests import RequestStream, are_failed
 from bfcviz.whatif.search import (
     SearchControl,

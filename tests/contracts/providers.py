@@ -32,7 +32,7 @@ def _numpy(_patch, _folder):
 def _cupy(make):
     def put(patch, _folder):
         gpu = StandIn()
-        patch.setattr(cupy_api, "Cuda", lambda _: gpu)
+        patch.setattr(cupy_api, "CupyFunctions", lambda _: gpu)
         return make
 
     return put

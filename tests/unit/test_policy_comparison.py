@@ -7,7 +7,7 @@ from unit.whatif.streams import MiB, numbered_stream
 import bfcviz
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif import policy_table
-from bfcviz.whatif.policy_table import AS_RECORDED, USUAL
+from bfcviz.whatif.own_rules import AS_RECORDED, USUAL
 from bfcviz.whatif.requests import ALLOCATE, FREE
 
 REQUESTS = [(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 3 * MiB), (FREE, 0, 0), (ALLOCATE, 2, 5 * MiB)]

@@ -24,7 +24,7 @@ from bfcviz import Recording
 from bfcviz.live import cupy as cupy_api
 from bfcviz.live.cupy import serve_cupy
 gpu = StandIn()
-cupy_api.Cuda = lambda wish: gpu
+cupy_api.CupyFunctions = lambda wish: gpu
 """
 
 HERE = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -153,7 +153,7 @@ def test_a_build_for_other_gpus(monkeypatch):
 
 @pytest.mark.skipif(cupy is not None and cupy.__version__.startswith("13."), reason="CuPy 13 has none")
 def test_the_c_function_that_tells_the_stream_is_found():
-    cuda = cupy_api.Cuda.__new__(cupy_api.Cuda)
+    cuda = cupy_api.CupyFunctions.__new__(cupy_api.CupyFunctions)
     cuda.cupy = cupy
     exported = sys.modules["cupy_backends.cuda.stream"].__pyx_capi__
     assert "get_stream_ptr" in exported
@@ -161,7 +161,7 @@ def test_the_c_function_that_tells_the_stream_is_found():
 
 
 def test_a_cupy_that_exports_no_such_function_is_asked_in_python(monkeypatch):
-    cuda = cupy_api.Cuda.__new__(cupy_api.Cuda)
+    cuda = cupy_api.CupyFunctions.__new__(cupy_api.CupyFunctions)
     cuda.cupy = type(
         "cupy", (), {"cuda": type("cuda", (), {"get_current_stream": staticmethod(lambda _: Stream)})}
     )

@@ -18,7 +18,8 @@ from bfcviz.events.trace import Trace
 from bfcviz.model.find_steps import failing_pool
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.whatif import comparison, policy_table
-from bfcviz.whatif.policy_table import AS_RECORDED, POLICIES, USUAL, policy_of, replay
+from bfcviz.whatif.own_rules import AS_RECORDED, USUAL
+from bfcviz.whatif.policy_table import POLICIES, policy_of, replay
 
 MiB = 1 << 20
 

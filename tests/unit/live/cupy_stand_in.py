@@ -51,7 +51,7 @@ class Stream:
         self.gpu.waited.append(self)
 
 
-class StandIn(cupy_api.Cuda):
+class StandIn(cupy_api.CupyFunctions):
     """What `Cuda` asks of a GPU, answered from here; `busy` streams have work that never ends by itself.
 
     Attributes:
@@ -163,7 +163,7 @@ def gpu(monkeypatch):
     """A GPU made up; CuPy's allocator is as before afterwards."""
     assert cupy is not None, "CuPy is missing: the CI installs it, so that this is tested"
     made = StandIn()
-    monkeypatch.setattr(cupy_api, "Cuda", lambda wish: made)
+    monkeypatch.setattr(cupy_api, "CupyFunctions", lambda wish: made)
     before = cupy.cuda.get_allocator()
     yield made
     assert cupy.cuda.get_allocator() == before

@@ -18,7 +18,8 @@ from bfcviz.whatif.comparison import (
     table_rows,
     verdict_text,
 )
-from bfcviz.whatif.policy_table import AS_RECORDED, BOUNDS, PLANS, OwnRules, policy_of
+from bfcviz.whatif.own_rules import AS_RECORDED, OwnRules
+from bfcviz.whatif.policy_table import BOUNDS, PLANS, policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK
 
 REQUESTS = [

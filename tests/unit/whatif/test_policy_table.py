@@ -14,24 +14,26 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.formats.tensorflow import VERSIONS
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.whatif.policy_table import (
+from bfcviz.whatif.own_rules import (
     AS_RECORDED,
     GROWING_BFC,
-    MEANINGS,
     OWN_RULES,
-    POLICIES,
     USUAL,
-    XLA_MEANINGS,
-    meaning_of,
-    other_than_default,
     own_or_bfc_rules,
     own_policy,
     own_rules,
+    usual_policies,
+)
+from bfcviz.whatif.policy_table import (
+    MEANINGS,
+    POLICIES,
+    XLA_MEANINGS,
+    meaning_of,
+    other_than_default,
     policy_key,
     policy_of,
     policy_text,
     replay,
-    usual_policies,
 )
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, requests_of
 from bfcviz.whatif.requests import stream_of as stream_from

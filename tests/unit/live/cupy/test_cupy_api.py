@@ -1,4 +1,4 @@
-"""What `Cuda` asks of CuPy: the calls it makes, on a stand-in for the module, since there is no GPU to ask."""
+"""What `CupyFunctions` asks of CuPy: the calls it makes, on a stand-in for the module, since there is no GPU to ask."""
 
 import ctypes
 import weakref
@@ -14,7 +14,7 @@ from bfcviz.allocator.cuda import Budget
 from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.errors import LiveError
 from bfcviz.live import cupy as cupy_api
-from bfcviz.live.cupy import Cuda
+from bfcviz.live.cupy import CupyFunctions
 from bfcviz.live.served_heap import stream_handle
 
 
@@ -104,7 +104,7 @@ def cuda_of(monkeypatch):
         monkeypatch.setattr(cupy_api, "find_spec", lambda _: object())
         monkeypatch.setattr(cupy_api, "import_module", lambda _: module)
         monkeypatch.setattr(cuda_driver, "load", lambda: module.driver)
-        return Cuda("served")
+        return CupyFunctions("served")
 
     return make
 

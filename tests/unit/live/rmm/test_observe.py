@@ -22,7 +22,7 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.labels import label
 from bfcviz.live.observed_heap import ObservedHeap
-from bfcviz.live.rmm import LogFile, observe_rmm
+from bfcviz.live.rmm import PolledRmmLog, observe_rmm
 from bfcviz.live.stacks import Stacks
 
 MECHANISMS = pytest.mark.parametrize("mechanism", ["callback", "log"])
@@ -435,7 +435,7 @@ def take(log):
 def test_lines_of_all_versions_are_read(tmp_path):
     path = tmp_path / "rmm.dev0.csv"
     path.write_text(LINES)
-    log = LogFile(path, ObservedHeap(EventLog(1 << 8), unit=256), 0)
+    log = PolledRmmLog(path, ObservedHeap(EventLog(1 << 8), unit=256), 0)
     take(log)
     with path.open("a") as file:  # the last line becomes whole
         file.write("65000,300,0x1\n")
