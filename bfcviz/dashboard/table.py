@@ -113,9 +113,11 @@ SIDE_STYLE: Final = f"""<style>
   flex: none; width: 10px; height: 10px; margin-right: 5px; border-radius: 2px; background: var(--fill);
 }}
 .bfcviz-holders .label span {{  /* the two halves of a name, each cut in the middle: names differ at either end */
-  flex: 0 1 auto; overflow: hidden; text-overflow: ellipsis;
+  flex: 0 1 auto; overflow: hidden; height: 1lh; white-space: pre-wrap; word-break: break-all; /* at a whole letter */
 }}
-.bfcviz-holders .label span + span {{ text-overflow: clip; direction: rtl; text-align: left }}
+.bfcviz-holders .label span + span {{
+  white-space: pre; text-overflow: ellipsis; direction: rtl; text-align: left;
+}}
 .bfcviz-holders .icicle {{ position: relative; overflow: hidden }}
 .bfcviz-holders .icicle div {{
   position: absolute; box-sizing: border-box; overflow: hidden; padding: 0 3px; line-height: 19px; font-size: 11px;

@@ -93,6 +93,26 @@ def test_no_text_is_clipped(view, pixels):
     width(view, 880)
 
 
+CUT_LETTERS = """view => [...view.querySelectorAll('.bfcviz-holders .label span:first-of-type')].flatMap(half => {
+  const box = half.getBoundingClientRect(), text = half.firstChild.firstChild, range = document.createRange();
+  return [...text.data].filter((_, at) => {
+    range.setStart(text, at);
+    range.setEnd(text, at + 1);
+    const { top, bottom, right } = range.getBoundingClientRect();
+    return (top + bottom) / 2 < box.bottom && right > box.right + 0.5;
+  });
+})"""
+
+
+def test_a_long_name_of_a_holder_is_cut_between_letters(view):
+    width(view, 880)
+    halves = view.view.locator(".bfcviz-holders .label span:first-of-type")
+    assert view.view.evaluate(CUT_LETTERS) == []
+    assert halves.evaluate_all(
+        "all => all.some(half => half.scrollHeight > half.clientHeight + 4)"
+    )  # some are cut
+
+
 CUT_MENUS = """view => {
   const pen = document.createElement('canvas').getContext('2d');
   return [...view.querySelectorAll('.bfcviz-toolbar select')].filter(each => {
