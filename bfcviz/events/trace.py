@@ -115,7 +115,7 @@ class Trace(Answer):
 
     def __repr__(self) -> str:
         name = f" of {self.origin.source}" if self.origin.source else ""
-        return f"<Trace{name}: {len(self)} events, {self.origin.status}>"
+        return f"<Trace{name}: {len(self):,} events, {self.origin.status}>"
 
     def __str__(self) -> str:
         origin = self.origin

@@ -39,8 +39,8 @@ def test_an_empty_trace():
 
 
 def test_it_says_what_it_is():
-    trace = fabricate_trace(5, source="run.xplane.pb", pools=(Pool("a"), Pool("b")))
-    assert repr(trace) == "<Trace of run.xplane.pb: 5 events, complete>"
+    trace = fabricate_trace(1200, source="run.xplane.pb", pools=(Pool("a"), Pool("b")))
+    assert repr(trace) == "<Trace of run.xplane.pb: 1,200 events, complete>"
 
 
 def test_opening_nothing(tmp_path):
