@@ -137,7 +137,7 @@ class PaneHolderCount:
     marks: HolderMarkPair | None  # the marks that `growth` compares; None: there are no two of one name
     # bytes gained from the first of them to the last, shape (nodes,); None without them
     growth: NDArray[np.int64] | None
-    # the class of the colouring with most of its bytes, shape (nodes,); -1: none is known
+    # the class of the colouring with most of its bytes, by holder at the first step with any; shape (nodes,); -1: none
     classes: NDArray[np.intp]
     fills: list[str]  # the colour of each class
     total: int  # all bytes in use
@@ -148,7 +148,7 @@ class PaneHolderCount:
         return num_bytes / self.total if self.total else 0.0
 
     def fill(self, node: int) -> str:
-        """The colour of a holder: that of most of its bytes."""
+        """The colour of a holder."""
         return self.fills[int(self.classes[node])]
 
     def keys(self, column: str) -> NDArray[np.int64]:
@@ -176,6 +176,7 @@ class PaneHolderCounts:
         self._marks = HolderMarkGrowth(trace, pool)
         self.groupings = PaneGroupings(trace, pool, self._marks)  # what they can be found by
         self._indices: dict[str, tuple[HolderIndex, RunningCount]] = {}
+        self._first_classes: dict[str, NDArray[np.intp]] = {}
         self.named = False  # whether any memory had a name at a step that was counted
         self._waste_known = requested_bytes_known(trace.origin.details, pool)
 
@@ -206,13 +207,24 @@ class PaneHolderCounts:
         growth = None if marks is None else self._marks.growth(marks, index)
         amounts = index.amounts(by_code)  # after both, which may add holders
         classes = _pane_holder_classes(index, by_code[0], model, colours)
+        if colours.name == "holder":
+            classes = self._first_seen(index.how.by, classes)
         fills = [paint.fill for paint in colours.paints]
         total = int(amounts.bytes[ROOT])
         return PaneHolderCount(index, amounts, marks, growth, classes, fills, total, self._waste_known)
 
+    def _first_seen(self, by: str, classes: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The class of each holder when it was first seen: it keeps its colour while the step moves."""
+        known = self._first_classes.get(by, classes[:0])
+        found = classes.copy()
+        found[: len(known)] = np.where(known >= 0, known, classes[: len(known)])
+        self._first_classes[by] = found
+        return found
+
     def _index(self, by: str) -> tuple[HolderIndex, RunningCount]:
         how, new = self.groupings.get(by)
         if new:
+            self._first_classes.pop(by, None)
             self._marks.forget(by)
             index = HolderIndex(how)
             self._indices[by] = index, RunningCount(index)

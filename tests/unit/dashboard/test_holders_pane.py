@@ -16,7 +16,7 @@ from unit.figures.odd_traces import assert_harmless
 from unit.figures.synthetic import MiB, PlainHeap
 from unit.model.plain_holders import trace_of_heap
 
-from bfcviz.dashboard.holders_pane import MOST, HolderRowChooser, HoldersPane
+from bfcviz.dashboard.holders_pane import MOST, HolderRowChooser, HoldersPane, PaneHolderCounts
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import STATE_ONLY
 from bfcviz.events.schema import Kind
@@ -155,6 +155,21 @@ def test_a_swatch_has_the_colour_of_the_chunks(shown):
         mine = members(how, choice)(chunks)
         sums = np.bincount(classes[mine], weights=chunks["size"][mine])
         assert f"--fill:{shown.colours.paints[int(sums.argmax())].fill};" in row["style"]
+
+
+def test_a_holder_keeps_its_colour_while_the_step_moves():
+    trace = sample_trace("conv")
+    model = Model(trace)
+    model.seek(peak(trace))
+    colours = colouring(trace, 0, "holder", Look().paints, model.chunks())
+    counts, fills = PaneHolderCounts(trace, 0), {}
+    for step in range(33_000, 36_000, 250):
+        model.seek(step)
+        found = counts.count(model, "op", colours)
+        for node in np.flatnonzero(found.amounts.bytes).tolist():
+            fills.setdefault(found.index.path(node), set()).add(found.fill(node))
+    assert len(fills) > 20
+    assert {path for path, several in fills.items() if len(several) > 1} == set()
 
 
 def test_the_chosen_holder_is_marked_and_the_filter_can_be_removed(shown):
