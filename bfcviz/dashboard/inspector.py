@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from html import escape
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -83,6 +84,14 @@ _FREED: Final = (
 )
 """Attributes that `close` removes: everything that refers to events, figures or tables."""
 
+_MOST_FRAMED: Final = 500_000
+"""Events of a page in a frame: marimo shows no output of more than 8 MB."""
+
+_FRAME: Final = (
+    '<div><iframe class="bfcviz-page" title="bfcviz" sandbox="allow-scripts allow-downloads" allow="clipboard-write" '
+    'style="width:100%;height:1000px;border:0" srcdoc="{}"></iframe></div>'
+)
+
 _ELSEWHERE: Final = (
     "This place shows no widgets of Jupyter. <code>bfcviz view FILE</code> has the dashboard, "
     "<code>bfcviz report FILE --interactive</code> a page with all steps."
@@ -134,7 +143,10 @@ class InspectorTraits(widgets.VBox):  # type: ignore[misc]
         return f"{type(self).__name__}({str(self._trace.path or '')!r}, step={self.step}, pool={self.pool})"
 
     def _display_(self) -> HTML:
-        """What marimo shows: it has no ipywidgets, so the first screen, without the controls."""
+        """What marimo shows, which has no ipywidgets: the page without a kernel; else the first screen."""
+        if not self._trace.following:
+            with suppress(BfcvizError):  # addresses that a page cannot compute
+                return HTML(_FRAME.format(escape(self._page_without_kernel(_MOST_FRAMED))))
         return HTML(f"{opening_card(self._trace).html}<p>{_ELSEWHERE}</p>")
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
@@ -631,12 +643,12 @@ class Inspector(InspectorTraits):
             return code_for_inspector(path, self.step, self.pool, self.look)
         return code_for(name, path, self.step, self.pool, self.look)
 
-    def _page_without_kernel(self) -> str:
-        """The page of the heap that is shown, as HTML."""
-        from bfcviz.exporters.interactive_page import interactive_html  # noqa: PLC0415
+    def _page_without_kernel(self, most: int | None = None) -> str:
+        """The page of the heap that is shown, as HTML; `most`: events of it, None: as many as it may have."""
+        from bfcviz.exporters.interactive_page import MOST_EVENTS, interactive_html  # noqa: PLC0415
         from bfcviz.exporters.report import report_of  # noqa: PLC0415  only a page needs it
 
-        return interactive_html(report_of(self._trace, pool=self.pool))
+        return interactive_html(report_of(self._trace, pool=self.pool), most=most or MOST_EVENTS)
 
     # -- moving ----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A notebook of marimo in a real page: the first screen of an Inspector, and a figure that plotly draws."""
+"""A notebook of marimo in a real page: the page without a kernel for an Inspector, and a figure that plotly draws."""
 
 import socket
 import subprocess
@@ -50,13 +50,19 @@ def address(tmp_path):
         served.communicate()
 
 
-def test_the_first_screen_and_a_figure(browser, address):
+def test_the_page_without_a_kernel_and_a_figure(browser, address):
     page, outside, errors = watched_page(browser, address)
     page.set_default_timeout(PAGE_LIMIT_MS)
     page.goto(address)
-    page.locator(".bfcviz-failure svg").first.wait_for()
+    inside = page.frame_locator("iframe.bfcviz-page")
+    inside.locator("#app[data-ready]").wait_for()
     page.locator(".js-plotly-plot .annotation-text:has-text('Region map')").first.wait_for()
-    assert "742.2 KiB" in page.locator(".bfcviz-failure .headline").inner_text()
+    assert "742.2 KiB" in inside.locator("body").inner_text()
+    last = inside.locator("#step").input_value()
+    inside.locator("#back").click()
+    inside.locator(f"#told:text-matches('^Step {int(last) - 1:,}:')").wait_for(state="attached")
+    inside.locator("#fit").fill("1GiB")
+    assert inside.locator("#answer").inner_text().startswith("1.0 GiB would not fit")
     page.close()
     assert [url for url in outside if "mathjax" not in url] == []  # marimo itself asks for MathJax
     assert errors == []

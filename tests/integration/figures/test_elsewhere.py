@@ -10,6 +10,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 from shared import sample_trace
 
 import bfcviz
+from bfcviz.errors import BfcvizError
 from bfcviz.figures import FIGURES
 from bfcviz.model.trace_from_source import trace_of
 
@@ -55,8 +56,17 @@ def test_a_converted_notebook_has_the_picture():
     assert 'src="data:image/svg+xml;base64,' in page
 
 
-def test_an_inspector_shows_its_first_screen_where_there_are_no_widgets_of_jupyter():
+def test_an_inspector_shows_the_page_without_a_kernel_where_there_are_no_widgets_of_jupyter():
     shown = bfcviz.Inspector(LOG)._display_()._repr_html_()
+    assert shown.startswith("<div><iframe ")
+    assert shown.count("<") == 4  # the page is text in an attribute
+    assert "id=&quot;app&quot;" in shown
+
+
+def test_an_inspector_shows_its_first_screen_there_where_no_page_can_be_made():
+    too_large = BfcvizError("addresses are too large for a page")
+    with mock.patch("bfcviz.exporters.interactive_page.interactive_html", side_effect=too_large):
+        shown = bfcviz.Inspector(LOG)._display_()._repr_html_()
     assert "bfcviz-failure" in shown
     assert "<svg " in shown
 
