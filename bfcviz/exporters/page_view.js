@@ -19,6 +19,8 @@ const MOST_HOLDERS = 14;
 const MOST_TICKS = 20; // of the rows of the map
 const MOST_TAKERS = 300;
 const MOST_BLOCKERS = 60;
+const PADDING = 2; // flags of an event, as in bfcviz/events/schema.py
+const HELD = 4;
 const SMALL = 1 << 20; // PyTorch keeps requests up to this size apart
 const SMALL_SEGMENT = 2 << 20;
 const WAYS = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down" }; // on the map
@@ -755,7 +757,53 @@ class Page extends HeapView {
     const known = Object.fromEntries(["size", "requested", "label", "thread", "stream", "region"].map((name) => [name, chunks[name][chunk]]));
     let freed = this.heap.place;
     while (freed < count && !(events.kind[freed] === FREE && events.chunk[freed] === chunk)) freed += 1;
-    return { ...known, handle: handles[chunk], freed: freed < count ? events.seq[freed] + 1 : null };
+    const placed = chunks.event[chunk];
+    const history = [];
+    if (placed >= 0) history.push(["from", this.source_words(placed)]);
+    if (freed < count) {
+      history.push(["then", this.merge_words(freed)]);
+      const next = this.next_user(freed);
+      if (next >= 0) history.push(["next here", `${this.data.name_of(events.label[next]) || "no label"}, ${format_bytes(events.size[next])}`, next]);
+    }
+    return { ...known, handle: handles[chunk], freed: freed < count ? events.seq[freed] + 1 : null, history };
+  }
+
+  // Where the chunk of an ALLOCATE came from. As bfcviz/analysis/chunk_life.py, also the next two; the page does not
+  // know for which request the pool grew.
+  source_words(at) {
+    const { kind, size, flags } = this.heap.events;
+    let [rest, padded] = [0, false];
+    for (let before = at - 1; before >= 0 && [MARK, SPLIT].includes(kind[before]); before -= 1) {
+      if (kind[before] === SPLIT && flags[before] & PADDING) padded = true;
+      else if (kind[before] === SPLIT) rest += size[before];
+    }
+    const source = rest ? `Split from a free chunk of ${format_bytes(size[at] + rest)}` : "Took a whole free chunk";
+    return `${source}${padded ? ", behind alignment padding" : ""}.`;
+  }
+
+  // What the chunk of a FREE merged with.
+  merge_words(freed) {
+    const { events, count } = this.heap;
+    const { kind, chunk, other, size, flags } = events;
+    if (flags[freed] & HELD) return "it cannot merge until its timestamp is safe";
+    const sides = [];
+    for (let at = freed + 1; at < count && [MARK, MERGE].includes(kind[at]); at += 1) {
+      if (kind[at] === MARK) continue;
+      if (chunk[at] === chunk[freed]) sides.push(`the free chunk after it (${format_bytes(size[at])})`);
+      else if (other[at] === chunk[freed]) sides.push("the free chunk before it");
+      if (chunk[at] !== chunk[freed]) break; // merged away, or another chunk
+    }
+    return sides.length ? `merged with ${sides.join(" and ")}` : "no neighbour was free, so it did not merge";
+  }
+
+  // The place of the ALLOCATE that uses the address of a FREE next; -1: none does.
+  next_user(freed) {
+    const { events, count } = this.heap;
+    const { kind, address, size } = events;
+    for (let at = freed + 1; at < count; at += 1) {
+      if (kind[at] === ALLOCATE && address[at] <= address[freed] && address[freed] < address[at] + size[at]) return at;
+    }
+    return -1;
   }
 
   draw_pane() {
@@ -783,6 +831,10 @@ class Page extends HeapView {
       const begins = selected.event < 0 && selected.born + 1 <= data.first;
       parts.push(pair("allocated", begins ? `at step ${counted(selected.born + 1)}, before this page begins` : this.jump(selected.born + 1)));
       parts.push(pair("freed", selected.freed === null ? "not on this page" : this.jump(selected.freed)));
+      for (const [name, words, at] of selected.history) {
+        row(name, words);
+        if (at !== undefined) parts.at(-1)[1].append(", at ", this.jump(this.heap.events.seq[at] + 1));
+      }
       for (const [name, value] of Object.entries(data.labels.details[selected.label] ?? {})) row(name, value);
     }
     if (there < 0) parts.push(pair("now", "not there at this step"));

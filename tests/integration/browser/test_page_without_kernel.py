@@ -13,6 +13,7 @@ from shared import SHARED, needs_shared, sample_trace
 from unit.figures.synthetic import KiB, PlainHeap, busy_trace
 
 import bfcviz
+from bfcviz.analysis.chunk_life import life_of, merge_words, next_user, source_words
 from bfcviz.analysis.what_grew import what_grew
 from bfcviz.analysis.would_fit import fit_of, in_the_way
 from bfcviz.cli import main
@@ -251,6 +252,33 @@ def test_what_grew_between_two_moments_is_what_the_model_says(file, opened, tmp_
     first, last = page.evaluate("[bfcviz.since, bfcviz.step]")
     assert 0.2 * len(trace) < first < 0.3 * len(trace) < 0.45 * len(trace) < last < 0.55 * len(trace)
     page.wait_for_function(told_growth, arg=f"from step {first:,} to {last:,}:")
+
+
+def test_the_pane_tells_where_a_chunk_came_from_and_who_follows(file, opened, tmp_path):
+    trace = bfcviz.open(file)
+    page, model = opened(save_page(trace, tmp_path / "lives.html")), Model(trace)
+    page.evaluate("bfcviz.go(700); bfcviz.draw_all()")
+    model.seek(700)
+    seen = set()
+    for chunk in model.in_use():
+        life = life_of(model, int(chunk["address"]), int(chunk["born"]))
+        history = page.evaluate(
+            """(address) => { const chunk = [...bfcviz.heap.by_address()].find((each) =>
+            bfcviz.heap.chunks.address[each] === address); bfcviz.choose(chunk);
+            return Object.fromEntries(bfcviz.selected.history); }""",
+            int(chunk["address"]),
+        )
+        expected = {"from": source_words(life).rstrip(".").partition("; the pool grew")[0] + "."}
+        if life.ended is not None:
+            expected["then"] = merge_words(life, life.ended).partition(", now in bin")[0]
+            follower = next_user(life)
+            if follower is not None:
+                name = trace.labels.name(int(follower["label"])) or "no label"
+                expected["next here"] = f"{name}, {format_bytes(int(follower['size']))}"
+        assert history == expected
+        assert expected["from"] in page.inner_text("#pane")
+        seen |= set(expected)
+    assert seen == {"from", "then", "next here"}
 
 
 def test_a_search_marks_the_holders_that_it_finds(file, opened, tmp_path):
