@@ -123,6 +123,16 @@ def test_hovering_tells_the_chunk_and_markup_stays_text(many):
     many.page.mouse.move(0, 0)
 
 
+LISTED = """(view) => {
+  const stack = Object.assign(document.createElement("div"), { style: "height: 900px" });
+  view.querySelector(".bfcviz-chunk .name").after(stack);
+  const { bottom } = view.querySelector(".bfcviz-holders-list").getBoundingClientRect();
+  const rows = [...view.querySelectorAll(".bfcviz-holders-list tbody tr")];
+  return rows.filter((each) => each.getBoundingClientRect().bottom <= bottom + 1).length;
+}"""
+"""How many holders are seen whole above a chunk with a long stack."""
+
+
 def test_a_click_selects_a_chunk_in_every_view(small):
     small.go_to(20000)
     x, y = small.at("region_map", 0.5, 0.4)
@@ -133,6 +143,8 @@ def test_a_click_selects_a_chunk_in_every_view(small):
     small.wait_for(
         "return plot.data.some(t => t.name === 'selected' && t.visible !== false && t.x.length > 4)"
     )
+    rows = small.view.evaluate(LISTED)
+    assert rows >= 3  # a long stack leaves room for the largest holders
     small.view.get_by_role("tab", name="chunk table").click()
     small.view.locator(".bfcviz-chunks tr.selected").first.wait_for()
     small.key("Escape")
