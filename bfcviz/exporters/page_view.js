@@ -132,7 +132,7 @@ export class PageData {
 // ---------------------------------------------------------------------------------------------------------------------
 // Searches: by label, stack frame, file, address or size.
 
-const SIZE_SEARCH = /^\s*(>=|<=|>|<|=)\s*(.+)$/;
+const SIZE_BOUND = /(?:^|\s)(>=|<=|>|<|=)\s*(\d+(?:\.\d+)?\s*[KMGTPE]?(?:i?B)?)(?=\s|$)/gi;
 const COMPARED = {
   ">": (one, other) => one > other,
   "<": (one, other) => one < other,
@@ -141,14 +141,22 @@ const COMPARED = {
   "=": (one, other) => one === other,
 };
 
-// A function that says whether a chunk matches a text, or null for none.
+// A function that says whether a chunk matches a text, bounds of the size, or both; null for neither.
 export function search_of(text, data) {
-  const wanted = text.trim();
-  if (!wanted) return null;
   const { chunks } = data.heap;
-  const sized = SIZE_SEARCH.exec(wanted);
-  const size = sized && parse_bytes(sized[2]);
-  if (sized && size !== null) return (chunk) => COMPARED[sized[1]](chunks.size[chunk], size);
+  const bounds = [];
+  const rest = text.replace(SIZE_BOUND, (_, sign, size) => {
+    bounds.push([COMPARED[sign], parse_bytes(size)]);
+    return " ";
+  });
+  const words = rest.trim().replace(/\s+/g, " ");
+  if (!words && !bounds.length) return null;
+  const is_found = words ? text_search(words, data) : () => true;
+  return (chunk) => bounds.every(([holds, size]) => holds(chunks.size[chunk], size)) && is_found(chunk);
+}
+
+function text_search(wanted, data) {
+  const { chunks } = data.heap;
   if (/^0x[0-9a-f]+$/i.test(wanted)) {
     const address = Number(wanted);
     return (chunk) => chunks.address[chunk] <= address && address < chunks.address[chunk] + chunks.size[chunk];
@@ -1072,7 +1080,7 @@ class Page extends HeapView {
     found.sort((one, other) => size[other] - size[one]);
     this.hits = found;
     const bytes = found.reduce((sum, chunk) => sum + size[chunk], 0);
-    ids.hits.textContent = `${counted(found.length)} chunks, ${format_bytes(bytes)}`;
+    ids.hits.textContent = `${counted(found.length)} chunk${found.length === 1 ? "" : "s"}, ${format_bytes(bytes)}`;
   }
 
   // Bytes of the request that failed with the event before the step; null: none did.

@@ -293,6 +293,11 @@ def test_a_search_marks_the_holders_that_it_finds(file, opened, tmp_path):
     marked = page.locator("#holders .found button").all_inner_texts()
     assert name in marked
     assert all(name in each for each in marked)
+    least = int(used["size"].max())
+    page.fill("#search", f"{name} >={least}")
+    assert page.inner_text("#hits") == f"1 chunk, {format_bytes(least)}"
+    page.fill("#search", f"{name} >{least}")
+    assert page.inner_text("#hits") == "0 chunks, 0 B"
     page.fill("#search", "")
     assert page.locator("#holders .found").count() == 0
 
