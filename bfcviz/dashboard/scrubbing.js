@@ -126,6 +126,7 @@ function scrubbing(root, model, send, signal) {
     },
     // While the mouse drags the line at the step.
     drag(position) {
+      left = -Infinity; // its press was no click, which Python would answer
       ask();
       moving = true;
       target = Math.min(Math.round(position), Number(at().bfcvizLast)); // the strip ends after the last step
