@@ -46,7 +46,7 @@ SIDE_STYLE: Final = f"""<style>
 }}
 .bfcviz-holders {{ display: flex; flex: 1 1 45%; flex-direction: column; container-type: inline-size }}
 .bfcviz-chunk {{
-  flex: 0 0 auto; max-height: calc(100% - 140px); overflow: auto; padding-top: 3px;
+  flex: 0 0 auto; max-height: calc(100% - 132px); overflow: auto; padding-top: 3px;
   border-top: 1px solid var(--bfcviz-grid);
   scrollbar-width: thin; font-size: 11px; line-height: 15px;
 }}
