@@ -102,9 +102,16 @@ function bfcviz_failed(why) {
   line?.setAttribute("role", "alert");
   line?.replaceChildren(`The interactive view did not start (${why}).`);
 }
+setTimeout(() => { // a page waits for its figures for ever
+  const line = document.querySelector("#bfcviz-first-screen [role=status]");
+  const again = Object.assign(document.createElement("a"), { href: "", textContent: "Load this page again" });
+  line?.replaceChildren("The interactive view takes longer than usual. ", again);
+}, LATE);
 addEventListener("DOMContentLoaded", () => globalThis.bfcvizPlotly || bfcviz_failed("the server ended")); // no rest
 </script>
 """
+
+_LATE_MS: Final = 30_000  # until the page offers to load again; on a busy machine figures take as long
 
 # The rest of the page. Voila's script reads the configuration, and shows the widget that the last script names.
 _REST: Final = """\
@@ -205,6 +212,7 @@ def opening(first_screen: str, theme: str) -> str:
         "LIGHT": "true" if theme == "light" else "false",
         "NAME": theme.capitalize(),
         "LIVE": ".js-plotly-plot .main-svg" if first_screen else ".jupyter-widgets",
+        "LATE": str(_LATE_MS),
     }
     before, after = _OPENING.split("SCREEN")
     return _filled(before, words) + first_screen + _filled(after, words)

@@ -213,6 +213,14 @@ def test_a_page_whose_server_or_script_is_gone_says_so(viewer, browser):
     other.route("**/bfcviz/*.js", lambda route: route.abort())
     other.goto(address)
     other.locator(f"{told}:has-text('.js did not load')").wait_for()
+    other.route("**/bfcviz/*.js", lambda _: None)  # it never comes
+    other.clock.install()
+    other.goto(address, wait_until="commit")
+    again = other.locator("#bfcviz-first-screen [role=status] a")
+    assert again.count() == 0
+    other.clock.fast_forward(31_000)
+    again.wait_for()
+    assert again.evaluate("link => link.href") == other.url
     other.close()
 
     assert page.locator(".bfcviz-dead").count() == 0
