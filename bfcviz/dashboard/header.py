@@ -204,6 +204,10 @@ class Headline:
     count: int = 0
 
 
+_MOST_EXPLAINED: Final = 5_000_000
+"""Events of a trace whose growth a click explains: that takes some 2 s, in which nothing else is answered."""
+
+
 class HeadlineFinder:
     """The headlines of one heap of a trace, which may grow."""
 
@@ -230,7 +234,7 @@ class HeadlineFinder:
         return self._peak[1]
 
     def why(self) -> str:
-        """Why the pool grew, of a whole trace without a failure; else empty. The first call reads all events."""
+        """Why the pool grew, of a whole trace without a failure and not too long; else empty. Reads all events once."""
         if not self.explains_growth:
             return ""
         if self._why is None or self._why[0] != len(self.trace):
@@ -241,7 +245,7 @@ class HeadlineFinder:
     def explains_growth(self) -> bool:
         """Whether `why` has an answer."""
         self._read_new()
-        return not self._failed and not self.trace.following
+        return not self._failed and not self.trace.following and len(self.trace) <= _MOST_EXPLAINED
 
     def _failure(self, model: Model) -> Headline:
         step = self._nearest(model.step)

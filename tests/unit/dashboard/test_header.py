@@ -9,6 +9,7 @@ from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.analysis.account import AccountFigures, AccountPoolFigures, account_of
 from bfcviz.analysis.event_text import explain_event, search_of
+from bfcviz.dashboard import header as module
 from bfcviz.dashboard.header import Header, notice
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.trace import Trace
@@ -150,7 +151,7 @@ def test_the_details_open_on_request_and_stay_open():
     assert " open" not in header.step_line.value
 
 
-def test_the_details_say_why_the_pool_grew_where_no_request_failed():
+def test_the_details_say_why_the_pool_grew_where_no_request_failed(monkeypatch):
     heap = PlainHeap(4 * MiB, regions=2)
     held = [heap.allocate(MiB, name) for name in ("input", "weights", "output", "kept")]
     heap.free(held[0])
@@ -166,6 +167,10 @@ def test_the_details_say_why_the_pool_grew_where_no_request_failed():
     failed.toggle_details()
     assert not text(failed.headline).endswith("why")
     assert "stranded" not in text(failed.step_line)
+    monkeypatch.setattr(
+        module, "_MOST_EXPLAINED", 5
+    )  # all events are read for it, while nothing else is answered
+    assert not text(shown(heap.trace(), 5).headline).endswith("why")
 
 
 def test_it_names_the_file(tmp_path):
