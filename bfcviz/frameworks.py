@@ -368,10 +368,6 @@ def resolve(
 
 def find(name: str) -> Framework:
     """The framework of this name; raises LiveError if there is none."""
-    if callable(name):
-        raise LiveError(
-            "bfcviz.watch was given a function: write @bfcviz.watch() above it, with the brackets"
-        )
     if name not in FRAMEWORKS:
         raise LiveError(f"{name} is unknown to bfcviz; choose one of {', '.join(FRAMEWORKS)}")
     return FRAMEWORKS[name]

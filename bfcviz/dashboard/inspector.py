@@ -84,19 +84,6 @@ _FREED: Final = (
 )
 """Attributes that `close` removes: everything that refers to events, figures or tables."""
 
-_MOST_FRAMED: Final = 500_000
-"""Events of a page in a frame: marimo shows no output of more than 8 MB."""
-
-_FRAME: Final = (
-    '<div><iframe class="bfcviz-page" title="bfcviz" sandbox="allow-scripts allow-downloads" allow="clipboard-write" '
-    'style="width:100%;height:1000px;border:0" srcdoc="{}"></iframe></div>'
-)
-
-_ELSEWHERE: Final = (
-    "This place shows no widgets of Jupyter. <code>bfcviz view FILE</code> has the dashboard, "
-    "<code>bfcviz report FILE --interactive</code> a page with all steps."
-)
-
 _SAVED: Final = "Saved with the notebook. Run the cell again for the dashboard with all steps."
 
 _MOST_SAVED: Final = 1_000_000
@@ -141,13 +128,6 @@ class InspectorTraits(widgets.VBox):  # type: ignore[misc]
     def __repr__(self) -> str:
         """What it shows; that of ipywidgets has all values of all its parts."""
         return f"{type(self).__name__}({str(self._trace.path or '')!r}, step={self.step}, pool={self.pool})"
-
-    def _display_(self) -> HTML:
-        """What marimo shows, which has no ipywidgets: the page without a kernel; else the first screen."""
-        if not self._trace.following:
-            with suppress(BfcvizError):  # addresses that a page cannot compute
-                return HTML(_FRAME.format(escape(self._page_without_kernel(_MOST_FRAMED))))
-        return HTML(f"{opening_card(self._trace).html}<p>{_ELSEWHERE}</p>")
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         """Beside the widget the first screen, for programs that show a saved notebook without widgets."""
@@ -401,6 +381,19 @@ _HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
 # ------------------------------------------------------------------------------
 # The Inspector
 
+_MOST_FRAMED: Final = 500_000
+"""Events of a page in a frame: marimo shows no output of more than 8 MB."""
+
+_FRAME: Final = (
+    '<div><iframe class="bfcviz-page" title="bfcviz" sandbox="allow-scripts allow-downloads" allow="clipboard-write" '
+    'style="width:100%;height:1000px;border:0" srcdoc="{}"></iframe></div>'
+)
+
+_ELSEWHERE: Final = (
+    "This place shows no widgets of Jupyter. <code>bfcviz view FILE</code> has the dashboard, "
+    "<code>bfcviz report FILE --interactive</code> a page with all steps."
+)
+
 
 def use_page_width(pixels: int) -> None:
     """Draw dashboards, those that exist and later ones, for a page of this width, until it sends their own."""
@@ -642,6 +635,13 @@ class Inspector(InspectorTraits):
         if name == EVERYTHING:
             return code_for_inspector(path, self.step, self.pool, self.look)
         return code_for(name, path, self.step, self.pool, self.look)
+
+    def _display_(self) -> HTML:
+        """What marimo shows, which has no ipywidgets: the page without a kernel; else the first screen."""
+        if not self._trace.following:
+            with suppress(BfcvizError):  # addresses that a page cannot compute
+                return HTML(_FRAME.format(escape(self._page_without_kernel(_MOST_FRAMED))))
+        return HTML(f"{opening_card(self._trace).html}<p>{_ELSEWHERE}</p>")
 
     def _page_without_kernel(self, most: int | None = None) -> str:
         """The page of the heap that is shown, as HTML; `most`: events of it, None: as many as it may have."""

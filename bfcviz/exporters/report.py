@@ -23,7 +23,7 @@ from bfcviz.analysis.diagnosis import (
 )
 from bfcviz.analysis.diagnosis_json import diagnosis_json
 from bfcviz.analysis.failures import diagnose
-from bfcviz.analysis.pinned_runs import Pin
+from bfcviz.analysis.pinned_runs import Pin, largest_first
 from bfcviz.analysis.pool_growths import (
     Growths,
     PoolGrowth,
@@ -416,7 +416,7 @@ def pins(report: HeapReport) -> tuple[str, list[ReportRow]]:
     if not report.has_failure or not found.pinned_by or not found.runs:
         return "", []
     run = found.runs[0]
-    shown = sorted(run.pins, key=lambda pin: (-pin.size, pin.address))[:MOST_ROWS]
+    shown = largest_first(run.pins)[:MOST_ROWS]
     sentence = (
         f"The request would fit at {run.address:#x} (region {run.region}) if {format_bytes(run.bytes_in_use)} in "
         f"{run.chunks_in_use:,} chunk{'s' * (run.chunks_in_use != 1)} were freed."

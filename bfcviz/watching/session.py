@@ -601,6 +601,10 @@ def watch(  # noqa: PLR0913  the options, and every framework by its name
         FileError: when the `with` begins: the folder is not empty, or its file system cannot free what is not kept.
     """
     most = None if limit is None else parse_bytes(limit, "limit")
+    if any(map(callable, names)):
+        raise LiveError(
+            "bfcviz.watch was given a function: write @bfcviz.watch() above it, with the brackets"
+        )
     if twice := [name for name in names if name in frameworks]:
         raise LiveError(f"{twice[0]} was given twice, as a name and as an argument: give one of both")
     found = watch_plan({**dict.fromkeys(names, True), **frameworks}, most, capture)

@@ -75,7 +75,6 @@ def frames(browser: Browser, page_file: Path, seconds: float) -> dict[str, tuple
     page.set_default_timeout(LIMIT_S * 1000)
     page.goto(page_file.as_uri())
     page.locator("#map .nsewdrag").first.wait_for(state="attached")
-    page.wait_for_function("Boolean(globalThis.bfcviz?.heap)")
     page.wait_for_timeout(1000)
     found = {move: tuple(page.evaluate(MOVE, [move, seconds])) for move in MOVES}
     page.close()
