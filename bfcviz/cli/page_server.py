@@ -113,6 +113,10 @@ addEventListener("DOMContentLoaded", () => globalThis.bfcvizPlotly || bfcviz_fai
 
 _LATE_MS: Final = 30_000  # until the page offers to load again; on a busy machine figures take as long
 
+_STILL_MS: Final = (
+    15_000  # so long a kernel may be silent while its page has no figure; then the page loads again
+)
+
 # The rest of the page. Voila's script reads the configuration, and shows the widget that the last script names.
 _REST: Final = """\
 <script id="jupyter-config-data" type="application/json">CONFIG</script>
@@ -142,7 +146,18 @@ globalThis.voila_finish = () => {};
 addEventListener("load", async () => { // before, the browser would wait for the answer to end loading the page
   try {
     const answer = await fetch("KERNEL");
-    if (!answer.ok) bfcviz_failed((await answer.json()).message);
+    if (!answer.ok) return bfcviz_failed((await answer.json()).message);
+    await bfcvizPlotly.get("DIGEST");
+    // A page and a kernel that miss a message wait for each other: a new kernel, once, is quicker than any time-out.
+    let { last_activity } = await answer.json();
+    const [{ type }] = performance.getEntriesByType("navigation");
+    while (type !== "reload" && document.getElementById("bfcviz-first-screen")) {
+      await new Promise((go) => setTimeout(go, STILL));
+      const now = await (await fetch("KERNEL")).json();
+      const silent = now.execution_state !== "busy" && now.last_activity === last_activity;
+      if (silent && !document.hidden) location.reload();
+      last_activity = now.last_activity;
+    }
   } catch (error) {
     bfcviz_failed(error);
   }
@@ -336,6 +351,7 @@ class PageServer(Voila):  # type: ignore[misc]
             "STYLES": _script_json([f"{self._static}/{name}.css" for name in ("index", f"theme-{theme}")]),
             "DIGEST": scripts.plotly,
             "KERNEL": f"{self.base_url}api/kernels/{kernel}",
+            "STILL": str(_STILL_MS),
             "WIDTH": f"{self.base_url}{_OWN}/width/{kernel}/",
             "BESIDE": str(_BESIDE),
             "OUTPUT": _script_json(
@@ -618,7 +634,12 @@ def settings(home: Path, address: Address, theme: str) -> Config:
             # The kernel of this Python, even if others are installed under the same name.
             "KernelSpecManager": {"kernel_dirs": []},
             "KernelManager": {"transport": "ipc" if sockets else "tcp"},
-            "MappingKernelManager": {"cull_idle_timeout": _IDLE_S, "cull_interval": _IDLE_S // 10},
+            "MappingKernelManager": {
+                "cull_idle_timeout": _IDLE_S,
+                "cull_interval": _IDLE_S // 10,
+                # The page asks for its kernel when the widgets are there: it answers at once, or missed the question.
+                "kernel_info_timeout": 5,
+            },
         }
     )
 

@@ -194,6 +194,28 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     assert "Traceback" not in viewer.log.read_text()
 
 
+QUICK = """const wait = setTimeout;
+setTimeout = (react, ms, ...rest) => wait(react, ms === 15000 ? 300 : ms, ...rest);"""
+"""A page that does not wait 15 s for a silent kernel."""
+
+
+def test_a_page_that_hears_nothing_of_its_kernel_loads_itself_again(viewer, page):
+    connections = []
+
+    def connect(socket):
+        connections.append(socket)
+        if len(connections) > 1:  # the first one is never answered
+            socket.connect_to_server()
+
+    page.add_init_script(QUICK)
+    page.route_web_socket(re.compile("channels"), connect)
+    page.goto(f"{viewer.server}?token={viewer.token}")
+    page.wait_for_selector(".bfcviz-dashboard .main-svg")
+    assert len(connections) > 1
+    assert page.evaluate('performance.getEntriesByType("navigation")[0].type') == "reload"
+    viewer.end()
+
+
 def test_a_page_whose_server_or_script_is_gone_says_so(viewer, browser):
     address = f"{viewer.server}?token={viewer.token}"
     told = "#bfcviz-first-screen [role=alert]"
