@@ -141,7 +141,8 @@ const COMPARED = {
   "=": (one, other) => one === other,
 };
 
-// A function that says whether a chunk matches a text, bounds of the size, or both; null for neither.
+// A function that says whether a chunk matches a text, bounds of the size, or both; null for neither. Free chunks match
+// addresses only. As `search_filter` in bfcviz/model/filters.py.
 export function search_of(text, data) {
   const { chunks } = data.heap;
   const bounds = [];
@@ -151,7 +152,7 @@ export function search_of(text, data) {
   });
   const words = rest.trim().replace(/\s+/g, " ");
   if (!words && !bounds.length) return null;
-  const is_found = words ? text_search(words, data) : () => true;
+  const is_found = words ? text_search(words, data) : (chunk) => chunks.state[chunk] === IN_USE;
   return (chunk) => bounds.every(([holds, size]) => holds(chunks.size[chunk], size)) && is_found(chunk);
 }
 

@@ -132,7 +132,7 @@ class Filter:
 
 
 _SIZE_BOUND: Final = re.compile(
-    r"(?:^|\s)([<>])=?\s*(\d+(?:\.\d+)?\s*(?:[KMGTPE](?:i?B)?|B)?)(?=\s|$)", re.IGNORECASE
+    r"(?:^|\s)([<>]=?|=)\s*(\d+(?:\.\d+)?\s*(?:[KMGTPE](?:i?B)?|B)?)(?=\s|$)", re.IGNORECASE
 )
 
 
@@ -141,14 +141,18 @@ def search_filter(text: str) -> Filter:
 
     Args:
         text: words in a label, a frame of its stack, a file, a shape or a type; or `0x...`, an address; and bounds of
-            the size such as `>100MiB` or `<1 GiB`.
+            the size such as `>100MiB`, `<=1 GiB` or `=512`.
     """
-    bounds: dict[str, list[int]] = {">": [], "<": []}
-    for sign, size in _SIZE_BOUND.findall(text):
-        bounds[sign].append(parse_bytes(size))
+    least: list[int] = []
+    most: list[int] = []
+    for sign, written in _SIZE_BOUND.findall(text):
+        size = parse_bytes(written)
+        if "<" not in sign:
+            least.append(size + (sign == ">"))
+        if ">" not in sign:
+            most.append(size - (sign == "<"))
     rest = " ".join(_SIZE_BOUND.sub(" ", text).split())
-    least, most = max(bounds[">"], default=None), min(bounds["<"], default=None)
-    return Filter(rest, least, most)
+    return Filter(rest, max(least, default=None), min(most, default=None))
 
 
 _searches: Final[WeakKeyDictionary[Labels, LabelSearch]] = WeakKeyDictionary()

@@ -6,7 +6,15 @@ from bfcviz.events.event_source import BLOCK
 from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import EVENT, Kind, bin_of
 from bfcviz.model import Model
-from bfcviz.model.filters import SORTS, ChunkFilter, EventFilter, LabelSearch, matching, order_chunks
+from bfcviz.model.filters import (
+    SORTS,
+    ChunkFilter,
+    EventFilter,
+    LabelSearch,
+    found_by,
+    matching,
+    order_chunks,
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +73,29 @@ def test_an_address_finds_what_happened_to_its_memory(trace):
     for event in events[found]:
         assert event["address"] <= inside < event["address"] + event["size"]
     assert Kind.OOM not in events["kind"][found]
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        (">1KiB", [1280]),
+        (">=1KiB", [1024, 1280]),
+        ("<1 KiB", [768]),
+        ("<=1024", [768, 1024]),
+        ("=1KiB", [1024]),
+        (">768 B <1280", [1024]),
+        ("layer >=1KiB", [1280]),
+    ],
+)
+def test_a_search_bounds_the_size_as_it_is_written(text, sizes):
+    heap = PlainHeap(MiB)
+    for size, name in ((768, "layer"), (1024, "other"), (1280, "layer")):
+        heap.allocate(size, name)
+    model = Model(heap.trace())
+    model.seek(len(model.trace))
+    chunks = model.chunks()
+    used = chunks[chunks["in_use"]]
+    assert used[found_by(heap.labels, text)(used)]["size"].tolist() == sizes
 
 
 @pytest.mark.parametrize("text", ["0x", "0xyz", "0x" + "f" * 17])
