@@ -59,8 +59,9 @@ _STYLE: Final = """
 }
 .bfcviz-map:not(:focus) i { display: none }
 .bfcviz-scrub { position: absolute; z-index: 1; cursor: progress }
-.bfcviz-scrub > div { position: absolute; top: 0; bottom: 0; font: 10px system-ui, sans-serif }
-.bfcviz-scrub span { position: absolute; right: 4px; transform: translateY(-50%); white-space: pre; text-align: right }
+.bfcviz-scrub > div { position: absolute; top: -14px; bottom: 0; font: 10px system-ui, sans-serif }
+.bfcviz-scrub span { position: absolute; right: 4px; white-space: pre; text-align: right }
+.bfcviz-scrub span { margin-top: 14px; transform: translateY(-50%) } /* the first one reaches above the map */
 .bfcviz-scrubbed { display: none !important }
 .bfcviz-scrubs :is(.bfcviz-headline, .bfcviz-growth, .bfcviz-side) { opacity: .35 }
 @media (prefers-reduced-motion: reduce) {
