@@ -90,6 +90,12 @@ def named_rows(rows: Sequence[Sequence[str]], right: Collection[int], columns: i
     return [[row[0], line] if len(row[0]) > room else [line] for row, line in zip(rows, lines, strict=True)]
 
 
+def line_width() -> int:
+    """How many columns a line of standard output may have: those of its terminal, or 80 where it is none."""
+    own = sys.__stdout__
+    return get_terminal_size().columns if own is not None and sys.stdout is own and own.isatty() else 80
+
+
 def say(*lines: str, file: TextIO | None = None, whole: bool = False) -> None:
     """Print lines to standard output or `file` and flush; characters outside the stream's encoding become escapes.
 
@@ -104,8 +110,7 @@ def say(*lines: str, file: TextIO | None = None, whole: bool = False) -> None:
     shown = [printable(line) for line in lines]
     own = sys.__stdout__
     if own is not None and stream is own and not whole:
-        columns = get_terminal_size().columns if own.isatty() else 80
-        shown = [part for line in shown for part in wrapped_lines(line, columns)]
+        shown = [part for line in shown for part in wrapped_lines(line, line_width())]
     text = "\n".join(shown) + "\n"
     encoding = getattr(stream, "encoding", None) or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))

@@ -3,7 +3,7 @@
 import argparse
 import math
 import sys
-from typing import Any, Final
+from typing import Any
 
 from bfcviz.extras import needed
 
@@ -18,9 +18,7 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.events.storage.parquet import without_formulas
 from bfcviz.exporters.sql import COLUMNS, TABLES, query
 from bfcviz.model.find_steps import NAMED_STEPS
-from bfcviz.terminal import aligned, json_text, printable, say
-
-_WIDEST: Final = 80  # characters of a cell
+from bfcviz.terminal import aligned, json_text, line_width, printable, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +56,7 @@ def run(arguments: argparse.Namespace) -> None:
         InvalidRequest: the query is no SELECT statement, or DuckDB refuses it.
     """
     if arguments.query is None:
-        say(*_described_sql_tables(), whole=True)
+        say(*_described_sql_tables())
         return
     with open_with_progress(arguments.file) as trace:
         step = arguments.step
@@ -73,14 +71,18 @@ def run(arguments: argparse.Namespace) -> None:
     elif arguments.json:
         print(json_text([_sql_json_value(row) for row in found.to_pylist()]))
     else:
-        say(*row_lines(found, arguments.most), whole=True)
+        say(*row_lines(found, arguments.most))
 
 
 def _described_sql_tables() -> list[str]:
     lines = []
     for name, (purpose, _) in TABLES.items():
-        rows = COLUMNS.filter(pc.equal(COLUMNS["table"], name)).drop_columns("table")
-        lines += [f"{name}: {purpose}", *(f"  {line}" for line in row_lines(rows, len(rows))), ""]
+        columns = COLUMNS.filter(pc.equal(COLUMNS["table"], name)).to_pylist()
+        lines += [
+            f"{name}: {purpose}",
+            *("  {column} ({type}, {unit}): {meaning}".format(**each) for each in columns),
+            "",
+        ]
     return lines[:-1]
 
 
@@ -96,7 +98,10 @@ def _sql_json_value(value: Any) -> Any:
 
 
 def row_lines(found: pa.Table, most: int) -> list[str]:
-    """The first rows as lines of aligned columns: numbers to the right, null as nothing."""
+    """The first rows as lines of aligned columns: numbers to the right, null as nothing.
+
+    Where these lines would be wider than the terminal, each row has a line for each of its columns.
+    """
     shown = found.slice(0, most)
     cells = [
         [name, *map(_sql_cell_text, column.to_pylist())]
@@ -107,11 +112,15 @@ def row_lines(found: pa.Table, most: int) -> list[str]:
         for place, field in enumerate(found.schema)
         if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
     ]
-    lines = aligned(list(zip(*cells, strict=True)), numbers)
+    rows = list(zip(*cells, strict=True))
+    lines = aligned(rows, numbers)
+    if len(shown) and max(map(len, lines)) > line_width():
+        lines = [line for row in rows[1:] for line in (*aligned(list(zip(rows[0], row, strict=True))), "")][
+            :-1
+        ]
     left = len(found) - len(shown)
     return [*lines, f"... and {left:,} more rows: --most, --csv or --json"] if left else lines
 
 
 def _sql_cell_text(value: Any) -> str:
-    text = "" if value is None else f"{value:.6g}" if isinstance(value, float) else printable(str(value))
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else printable(str(value))

@@ -193,10 +193,17 @@ def test_the_command_prints_a_table_csv_or_json(said, small):
     assert lines[2].startswith(f"... and {len(rows) - 2} more rows")
 
 
+def test_rows_wider_than_a_terminal_have_a_line_for_each_column(said, small):
+    first, second = said("from events limit 2").split("\n\n")
+    names = bfcviz.sql(small, "from events limit 0").column_names
+    assert [line.split()[0] for line in first.splitlines()] == names
+    assert [line.split()[0] for line in second.splitlines()] == names
+
+
 def test_the_command_alone_describes_the_tables(said):
     lines = said().splitlines()
     for name, (purpose, schema) in tables.TABLES.items():
-        at = lines.index(f"{name}: {purpose}") + 2
+        at = lines.index(f"{name}: {purpose}") + 1
         assert [line.split()[0] for line in lines[at : at + len(schema)]] == schema.names
 
 
