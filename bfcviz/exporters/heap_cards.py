@@ -3,21 +3,20 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline, request_words
 from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.short_names import path_end
 from bfcviz.events.origin import facts_of, holds_only_states, regions_known
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import OTHER, colouring
+from bfcviz.figures.holder_list import HolderCounts, HolderRowChooser
 from bfcviz.figures.svg import SHOWN, picture
 from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import LIGHT, following, holder_rules, holder_variables
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.find_steps import first_failure, opening
-from bfcviz.units import format_bytes
+from bfcviz.units import counted, format_bytes
 
 # ------------------------------------------------------------------------------
 # Sizes as bars below each other on one scale: what was asked for, what is free, what is wasted.
@@ -84,6 +83,7 @@ _RULES: Final = """
 .bfcviz-card .holders th{text-align:left;font-weight:600;padding:0;border:0}
 .bfcviz-card .holders td{padding:1px 0 1px 12px;border:0;text-align:right;white-space:nowrap;background:none}
 .bfcviz-card .holders td:first-child{padding-left:0;text-align:left}
+.bfcviz-card .holders .inside td:first-child{padding-left:14px}
 .bfcviz-card .holders tr{background:none!important}  /* JupyterLab has stripes */
 .bfcviz-card .swatch{display:inline-block;width:10px;height:10px;margin-right:6px}
 .bfcviz-card .to-do{margin-top:8px;overflow-wrap:anywhere}
@@ -231,43 +231,55 @@ def _card_html_text(text: str) -> str:
     return harmless(text, _LONGEST)
 
 
-class ColouredHolder(NamedTuple):
-    """A holder: the CSS class of its colour in the map, its bytes, and their share (0..1) of all in use."""
+class CardHolder(NamedTuple):
+    """A row of a card: a holder as in the list of a dashboard."""
 
     name: str
-    kind: str
-    size: int
-    share: float
+    path: str  # the whole name
+    depth: int  # 1: it is a part of the row of depth 0 above
+    kind: str  # the CSS class of the colour of most of its bytes in the map
+    size: int  # bytes
+    share: float  # of all in use, 0..1
 
 
-def coloured_holders(model: Model) -> list[ColouredHolder]:
-    """The largest holders of the memory at the model's step, then all others as one row."""
-    chunks = model.in_use()
+def card_holders(model: Model) -> list[CardHolder]:
+    """The first rows of a dashboard's list of holders at the model's step; all others are one row."""
     colours = colouring(model.trace, model.pool, "holder", LIGHT, model.chunks())
-    sizes = np.bincount(colours.classes(chunks, model.step), chunks["size"], minlength=len(colours.paints))
-    names = {} if colours.holders is None else dict(colours.holders.names())
-    whole = model.table.bytes_in_use
-    named = [number for number in np.argsort(-sizes, kind="stable").tolist() if number in names]
+    found = HolderCounts(model.trace, model.pool).count(model, None, colours)
+    listed = HolderRowChooser(found.index, found.amounts, found.keys("bytes")).rows()
+    shown = [row for row in listed if row.node >= 0][:_MOST_HOLDERS]
+    sizes = found.amounts.bytes
     rows = [
-        ColouredHolder(names[number], f"holder-{number}", int(sizes[number]), float(sizes[number]) / whole)
-        for number in named[:_MOST_HOLDERS]
-        if sizes[number]
+        CardHolder(
+            row.name,
+            found.index.how.text(found.index.path(row.node)),
+            row.depth,
+            f"holder-{found.classes[row.node]}",
+            int(sizes[row.node]),
+            found.share(int(sizes[row.node])),
+        )
+        for row in shown
     ]
-    rest = whole - sum(row.size for row in rows)
-    return [*rows, ColouredHolder("other", f"holder-{OTHER}", rest, rest / whole)] if rest else rows
+    rest = found.total - sum(row.size for row in rows if not row.depth)
+    if not rest:
+        return rows
+    holders = sum(row.holders for row in listed if not row.depth and row not in shown)
+    others = f"other ({counted(holders, 'holder')})"
+    return [*rows, CardHolder(others, others, 0, f"holder-{OTHER}", rest, found.share(rest))]
 
 
 def _card_holders_table(model: Model) -> str:
     """The holders as an HTML table."""
-    rows = "".join(_card_holder_row(row) for row in coloured_holders(model))
+    rows = "".join(_card_holder_row(row) for row in card_holders(model))
     head = '<thead><tr><th colspan="3">who holds it</th></tr></thead>'
     return f'<table class="holders">{head}<tbody>{rows}</tbody></table>'
 
 
-def _card_holder_row(row: ColouredHolder) -> str:
+def _card_holder_row(row: CardHolder) -> str:
     name = harmless(path_end(row.name, _LONGEST_NAME), _LONGEST_NAME + 1)
-    full = harmless(row.name, _LONGEST)
+    full = harmless(row.path, _LONGEST)
+    inside = ' class="inside"' if row.depth else ""
     return (
-        f'<tr title="{full}"><td><span class="swatch {row.kind}"></span>{name}</td>'
+        f'<tr title="{full}"{inside}><td><span class="swatch {row.kind}"></span>{name}</td>'
         f"<td>{format_bytes(row.size)}</td><td>{row.share:.0%}</td></tr>"
     )

@@ -16,7 +16,7 @@ from unit.figures.odd_traces import assert_harmless
 from unit.figures.synthetic import MiB, PlainHeap
 from unit.model.plain_holders import trace_of_heap
 
-from bfcviz.dashboard.holders_pane import MOST, HolderRowChooser, HoldersPane, PaneHolderCounts
+from bfcviz.dashboard.holders_pane import MOST, HolderCounts, HolderRowChooser, HoldersPane
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import STATE_ONLY
 from bfcviz.events.schema import Kind
@@ -162,7 +162,7 @@ def test_a_holder_keeps_its_colour_while_the_step_moves():
     model = Model(trace)
     model.seek(peak(trace))
     colours = colouring(trace, 0, "holder", Look().paints, model.chunks())
-    counts, fills = PaneHolderCounts(trace, 0), {}
+    counts, fills = HolderCounts(trace, 0), {}
     for step in range(33_000, 36_000, 250):
         model.seek(step)
         found = counts.count(model, "op", colours)

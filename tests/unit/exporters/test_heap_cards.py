@@ -4,11 +4,12 @@ import re
 
 import pytest
 from heaps import MIB, new_heap
+from shared import sample_trace
 from unit.analysis.built import state
 from unit.figures.synthetic import MiB, PlainHeap
 
 from bfcviz.analysis.failures import diagnose
-from bfcviz.exporters.heap_cards import STYLE, coloured_holders, failure_card, peak_card
+from bfcviz.exporters.heap_cards import STYLE, card_holders, failure_card, peak_card
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import DARK, LIGHT, THEMES
 from bfcviz.model import Model
@@ -103,10 +104,23 @@ def test_the_holders_are_all_bytes_in_use():
         heap.allocate((number + 1) * 10_000, f"net/layer_{number}/op")
     model = Model(heap.trace())
     model.seek(len(heap.events))
-    rows = coloured_holders(model)
-    assert sum(row.size for row in rows) == model.stats().bytes_in_use
-    assert sum(row.share for row in rows) == pytest.approx(1)
-    assert len({row.kind for row in rows}) == len(rows)
+    rows = card_holders(model)
+    assert sum(row.size for row in rows if not row.depth) == model.stats().bytes_in_use
+    assert sum(row.share for row in rows if not row.depth) == pytest.approx(1)
+    assert len({row.path for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("name", ["transformer", "lstm", "conv"])
+def test_a_row_has_the_bytes_of_its_holder_alone(name):
+    model = Model(sample_trace(name))
+    model.seek(peak(model.trace))
+    chunks = model.in_use()
+    names = [model.trace.labels.name(label) for label in chunks["label"].tolist()]
+    *rows, other = card_holders(model)
+    for row in rows:
+        of_it = [each == row.path or each.startswith(f"{row.path}/") for each in names]
+        assert row.size == chunks["size"][of_it].sum() > 0, row.path
+    assert other.size == model.stats().bytes_in_use - sum(row.size for row in rows if not row.depth)
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])

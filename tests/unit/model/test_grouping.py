@@ -6,7 +6,7 @@ from unit.figures.synthetic import MiB, PlainHeap
 
 import bfcviz
 from bfcviz.code_places import place_in_code
-from bfcviz.dashboard.holders_pane import PaneHolderCounts
+from bfcviz.dashboard.holders_pane import HolderCounts
 from bfcviz.events.schema import Kind
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import LIGHT
@@ -162,7 +162,7 @@ def test_a_group_is_chosen_with_all_its_sizes():
 
 def offered(trace, *steps):
     """What the pane offers to find holders by, after it has shown these steps."""
-    model, counts = Model(trace), PaneHolderCounts(trace, 0)
+    model, counts = Model(trace), HolderCounts(trace, 0)
     for step in steps:
         model.seek(step)
         counts.count(model, None, colouring(trace, 0, "state", LIGHT))
