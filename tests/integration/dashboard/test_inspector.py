@@ -17,10 +17,10 @@ import bfcviz
 from bfcviz.dashboard import Inspector
 from bfcviz.dashboard import toolbar as player_module
 from bfcviz.dashboard.figure_widget import difference
-from bfcviz.dashboard.holders_pane import MOST
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures import FIGURES
+from bfcviz.figures.holder_list import MOST
 from bfcviz.model.find_steps import failed_steps
 from bfcviz.units import format_bytes
 

@@ -4,9 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from heap_strategies import operations
-from hypothesis import given
-from hypothesis import strategies as st
 from shared import sample_trace
 from unit.analysis.built import state
 from unit.dashboard.pages import messages
@@ -14,9 +11,8 @@ from unit.dashboard.side_html import Side, cells
 from unit.figures.drawn import region_map
 from unit.figures.odd_traces import assert_harmless
 from unit.figures.synthetic import MiB, PlainHeap
-from unit.model.plain_holders import trace_of_heap
 
-from bfcviz.dashboard.holders_pane import MOST, HolderCounts, HolderRowChooser, HoldersPane
+from bfcviz.dashboard.holders_pane import HoldersPane
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import STATE_ONLY
 from bfcviz.events.schema import Kind
@@ -25,8 +21,7 @@ from bfcviz.figures.colouring import colouring
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.find_steps import peak
-from bfcviz.model.grouping import UNNAMED, HolderChoice, grouping, members
-from bfcviz.model.holders import ROOT, HolderIndex
+from bfcviz.model.grouping import HolderChoice, grouping, members
 
 TAGS = {
     *("b", "bdi", "button", "col", "colgroup", "div", "i", "span", "table", "tbody", "td", "th", "thead"),
@@ -155,21 +150,6 @@ def test_a_swatch_has_the_colour_of_the_chunks(shown):
         mine = members(how, choice)(chunks)
         sums = np.bincount(classes[mine], weights=chunks["size"][mine])
         assert f"--fill:{shown.colours.paints[int(sums.argmax())].fill};" in row["style"]
-
-
-def test_a_holder_keeps_its_colour_while_the_step_moves():
-    trace = sample_trace("conv")
-    model = Model(trace)
-    model.seek(peak(trace))
-    colours = colouring(trace, 0, "holder", Look().paints, model.chunks())
-    counts, fills = HolderCounts(trace, 0), {}
-    for step in range(33_000, 36_000, 250):
-        model.seek(step)
-        found = counts.count(model, "op", colours)
-        for node in np.flatnonzero(found.amounts.bytes).tolist():
-            fills.setdefault(found.index.path(node), set()).add(found.fill(node))
-    assert len(fills) > 20
-    assert {path for path, several in fills.items() if len(several) > 1} == set()
 
 
 def test_the_chosen_holder_is_marked_and_the_filter_can_be_removed(shown):
@@ -320,91 +300,3 @@ def test_memory_without_names_is_listed_by_size():
     shown = Shown(heap.trace())
     assert shown.column("name") == ["chunks of 8.0 MiB", "chunks of 2.0 MiB"]
     assert shown.column("chunks") == ["1", "3"]
-
-
-# ------------------------------------------------------------------------------
-# The rows of holders: the largest, the largest inside them, and all others together.
-
-
-def counted(trace, step, by="op"):
-    model = Model(trace)
-    model.seek(step)
-    index = HolderIndex(grouping(trace, 0, by))
-    return index, index.amounts(index.count(model.in_use()))
-
-
-def rows_of(trace, **order):
-    index, amounts = counted(trace, len(trace))
-    rows = HolderRowChooser(index, amounts, amounts.bytes, **order).rows()
-    return [(row.depth, row.name, int(amounts.bytes[row.node]) if row.node >= 0 else None) for row in rows]
-
-
-def heap_of(**sizes):
-    heap = PlainHeap(512 * MiB)
-    for name, size in sizes.items():
-        heap.allocate(size, name.replace("__", "/"))
-    return heap.trace()
-
-
-def test_the_largest_are_first_and_their_parts_below_them():
-    trace = heap_of(net__a=8 * MiB, net__b=4 * MiB, adam=6 * MiB, small=256, tiny=256)
-    assert rows_of(trace) == [
-        (0, "net", 12 * MiB),
-        (1, "a", 8 * MiB),
-        (1, "b", 4 * MiB),
-        (0, "adam", 6 * MiB),
-        (0, "", None),
-    ]
-    assert rows_of(trace, ascending=True) == [
-        (0, "adam", 6 * MiB),
-        (0, "net", 12 * MiB),
-        (1, "b", 4 * MiB),
-        (1, "a", 8 * MiB),
-        (0, "", None),
-    ]
-
-
-def test_rows_can_be_sorted_by_name():
-    trace = heap_of(zeta=8 * MiB, Beta=2 * MiB, alpha=4 * MiB)
-    assert [name for _, name, _ in rows_of(trace, by_name=True, ascending=True)] == ["alpha", "Beta", "zeta"]
-
-
-def test_a_part_around_everything_is_left_out_of_the_names():
-    trace = heap_of(main__net__a=8 * MiB, main__net__b__c=4 * MiB)
-    assert rows_of(trace) == [(0, "a", 8 * MiB), (0, "b/c", 4 * MiB)]
-
-
-def test_what_grew_is_shown_also_if_it_is_small_among_others():
-    trace = heap_of(large=200 * MiB, grew=MiB // 4, small=MiB // 2)
-    index, amounts = counted(trace, len(trace))
-    names = {index.names[node]: node for node in range(1, len(index))}
-    key = np.zeros(len(index), np.int64)
-    key[names["grew"]] = 100 * MiB
-    rows = HolderRowChooser(index, amounts, key).rows()
-    assert [row.name for row in rows] == ["grew", "large", ""]
-
-
-@given(operations(), st.integers(0, 10_000), st.sampled_from(list(UNNAMED)))
-def test_the_rows_at_the_left_have_every_byte_once(steps, place, by):
-    trace = trace_of_heap(steps)
-    index, amounts = counted(trace, place % (len(trace) + 1), by)
-    rows = HolderRowChooser(index, amounts, amounts.bytes).rows()
-    top = [row for row in rows if row.depth == 0 and row.node >= 0]
-    paths = [index.path(row.node) for row in top]
-    assert all(a[: len(b)] != b for a in paths for b in paths if a is not b)  # none lies in another one
-    assert len(top) <= MOST
-    others = [row for row in rows if row.node < 0]
-    assert others in ([], rows[-1:])
-    rest = sum(row.holders for row in others)
-    assert sum(row.holders for row in top) + rest == amounts.holders[ROOT]
-    if not rest:
-        assert sum(int(amounts.bytes[row.node]) for row in top) == amounts.bytes[ROOT]
-
-
-@pytest.mark.parametrize("name", ["conv", "lstm", "transformer"])
-def test_at_the_peak_of_a_real_run_few_bytes_have_no_row(name):
-    trace = sample_trace(name)
-    index, amounts = counted(trace, peak(trace))
-    rows = HolderRowChooser(index, amounts, amounts.bytes).rows()
-    top = sum(int(amounts.bytes[row.node]) for row in rows if row.depth == 0 and row.node >= 0)
-    assert top > 0.9 * int(amounts.bytes[ROOT])

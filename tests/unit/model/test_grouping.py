@@ -6,9 +6,9 @@ from unit.figures.synthetic import MiB, PlainHeap
 
 import bfcviz
 from bfcviz.code_places import place_in_code
-from bfcviz.dashboard.holders_pane import HolderCounts
 from bfcviz.events.schema import Kind
 from bfcviz.figures.colouring import colouring
+from bfcviz.figures.holder_list import HolderCounts
 from bfcviz.figures.theme import LIGHT
 from bfcviz.model import Model
 from bfcviz.model.grouping import Grouping, HolderChoice, grouping, members, op_path, stack_path
