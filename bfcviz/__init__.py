@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from bfcviz.live.cupy import observe_cupy as observe_cupy
     from bfcviz.live.cupy import serve_cupy as serve_cupy
     from bfcviz.live.jax import observe_jax as observe_jax
-    from bfcviz.live.labels import label as label
-    from bfcviz.live.labels import mark as mark
-    from bfcviz.live.labels import phase as phase
+    from bfcviz.live.labels_and_marks import label as label
+    from bfcviz.live.labels_and_marks import mark as mark
+    from bfcviz.live.labels_and_marks import phase as phase
     from bfcviz.live.numpy import serve_numpy as serve_numpy
     from bfcviz.live.rmm import observe_rmm as observe_rmm
     from bfcviz.live.rmm import serve_rmm as serve_rmm
@@ -108,11 +108,11 @@ _HOMES = {
     "follow_workers": ("bfcviz.watching.workers_dashboard", "follow_workers"),
     "growths": ("bfcviz.public_functions", "growths"),
     "holders": ("bfcviz.public_functions", "holders"),
-    "label": ("bfcviz.live.labels", "label"),
+    "label": ("bfcviz.live.labels_and_marks", "label"),
     "largest_batch": ("bfcviz.whatif.search", "largest_batch"),
     "leaks": ("bfcviz.public_functions", "leaks"),
     "load_ipython_extension": ("bfcviz.watching.magics", "load_ipython_extension"),
-    "mark": ("bfcviz.live.labels", "mark"),
+    "mark": ("bfcviz.live.labels_and_marks", "mark"),
     "observe_cupy": ("bfcviz.live.cupy", "observe_cupy"),
     "observe_jax": ("bfcviz.live.jax", "observe_jax"),
     "observe_rmm": ("bfcviz.live.rmm", "observe_rmm"),
@@ -120,7 +120,7 @@ _HOMES = {
     "open": ("bfcviz.importers.open_trace", "open_trace"),
     "open_all": ("bfcviz.public_functions", "open_all"),
     "peak": ("bfcviz.public_functions", "peak"),
-    "phase": ("bfcviz.live.labels", "phase"),
+    "phase": ("bfcviz.live.labels_and_marks", "phase"),
     "policy_of": ("bfcviz.whatif.policy_table", "policy_of"),
     "replay": ("bfcviz.whatif.policy_table", "replay"),
     "requests_of": ("bfcviz.whatif.requests", "stream_of"),

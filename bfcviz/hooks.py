@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from bfcviz.errors import LiveError
-from bfcviz.live import labels
+from bfcviz.live import labels_and_marks as labels
 from bfcviz.live.process_names import name_of_process, rank_of_process
 from bfcviz.terminal import say
 from bfcviz.watching.flight_recorder import FlightRecorder, flight_recorder

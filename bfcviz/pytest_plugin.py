@@ -28,7 +28,7 @@ import pytest
 
 if TYPE_CHECKING:
     from bfcviz.events.trace import Trace
-    from bfcviz.watching.session import Watch
+    from bfcviz.watching.watch_session import Watch
 
 MARKS: Final = {
     "bfc_limit": "bfc_limit(size): fail the test if a heap has more than this in use, such as '2 GiB'",

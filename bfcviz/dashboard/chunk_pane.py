@@ -23,7 +23,6 @@ from bfcviz.analysis.chunk_life import (
     source_words,
     span_words,
 )
-from bfcviz.code_places import place_in_code, python_and_compiled, telling_lines
 from bfcviz.dashboard.table import (
     NOTHING,
     SIDE_STYLE,
@@ -55,6 +54,7 @@ from bfcviz.model import CHUNK, Model
 from bfcviz.model.filters import ChunkFilter, ChunkOrder, LabelSearch, order_chunks
 from bfcviz.model.find_steps import last_event
 from bfcviz.model.grouping import HolderChoice, grouping_of, members
+from bfcviz.stack_frames import place_in_code, python_and_compiled, telling_lines
 from bfcviz.units import exact_bytes, format_bytes
 
 CHUNK_COLUMNS: Final = (

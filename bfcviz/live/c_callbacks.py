@@ -98,7 +98,7 @@ class NumpyHandler:
         allocator: kept alive, with its memory, by every capsule and so by every array.
         plain: address of NumPy's own handler, for what is not served.
         small: smaller requests, in bytes, go to NumPy itself.
-        labels: number of the label table (`labels.use`); 0: no labels.
+        labels: number of the label table (`labels_and_marks.use`); 0: no labels.
         walker: turns a label into a label with a stack; None: no stacks.
     """
 
@@ -186,7 +186,7 @@ class CupyHook:
     Args:
         stream_heaps: called on rare paths; see `CupyStreamHeaps`.
         stream_of: address of the C function `intptr_t (int device)` that returns CuPy's current stream.
-        labels: number of the label table (`labels.use`).
+        labels: number of the label table (`labels_and_marks.use`).
         walker: records Python stacks; None: no stacks.
 
     Attributes:
@@ -269,7 +269,7 @@ class HookReports:
         stream_of: address of the C function `intptr_t (int device)` that returns CuPy's current stream.
         device_of: address of the C function `int (int)` that returns the current device; its argument is 0.
             0: there is one device.
-        labels: number of the label table (`labels.use`).
+        labels: number of the label table (`labels_and_marks.use`).
         walker: records Python stacks; None: no stacks.
     """
 
@@ -334,7 +334,7 @@ class StreamTable:
 
     Args:
         service: its number, from 1; one service at a time serves new requests.
-        labels: number of the table its labels are in (`labels.use`).
+        labels: number of the table its labels are in (`labels_and_marks.use`).
     """
 
     def __init__(self, service: int, labels: int) -> None:

@@ -36,23 +36,13 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.c_callbacks import CupyHook, HookReports
+from bfcviz.live.deferred_frees import DeferredFrees, RelaxedEvent, StreamEvent, event_behind, stream_handle
 from bfcviz.live.heap_provider import HeapProvider, ThreadStartHook, log_and_labels, logs_of_heaps
 from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room, Share
 from bfcviz.live.numpy import capsule_pointer
 from bfcviz.live.observed_heap import ObservedHeap, Polling
-from bfcviz.live.served_heap import (
-    IS_COMPILED,
-    OPTIONS,
-    DeferredFrees,
-    HeapFactory,
-    RelaxedEvent,
-    ServedHeap,
-    StreamEvent,
-    event_behind,
-    require_compiled,
-    stream_handle,
-)
-from bfcviz.live.stacks import Capture, Captured
+from bfcviz.live.served_heap import IS_COMPILED, OPTIONS, HeapFactory, ServedHeap, require_compiled
+from bfcviz.live.stack_capture import Capture, Captured
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
@@ -670,7 +660,7 @@ def serve_cupy(
         headroom: bytes, or text, of the free memory to leave free.
         log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
             memory. A recording includes its labels.
-        labels: interns the names of `labels.label`.
+        labels: interns the names of `labels_and_marks.label`.
         memory: `device`, `managed`, `async` or `virtual`; see `allocator.cuda`.
         capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
         options: of the heaps.
@@ -1007,7 +997,7 @@ def observe_cupy(
     Args:
         log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
             memory. A recording includes its labels.
-        labels: interns the names of `labels.label`.
+        labels: interns the names of `labels_and_marks.label`.
         capture: what is recorded with each allocation, as for `serve_cupy`.
 
     Raises:

@@ -15,7 +15,7 @@ from bfcviz.events.origin import Pool
 from bfcviz.events.schema import MAX_POOLS
 from bfcviz.events.storage.recording import Recording, add_threads_to_recordings, name_thread_in_recordings
 from bfcviz.frameworks import FRAMEWORKS, WatchRequest, Way, WayName, is_on_host, way_of
-from bfcviz.live import labels, memory_limits
+from bfcviz.live import labels_and_marks, memory_limits
 from bfcviz.live.served_heap import OPTIONS
 from bfcviz.units import format_bytes
 
@@ -96,13 +96,13 @@ class HeapProvider(ABC):
         add_threads_to_recordings()
         self._thread_names = ThreadStartHook(lambda: True, name_thread_in_recordings)
         self._thread_names.begin()
-        labels.begin(self)
+        labels_and_marks.begin(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        labels.end(self)
+        labels_and_marks.end(self)
         self._thread_names.end()
         cls = type(self)
         cls._active = tuple(each for each in cls._active if each is not self)

@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 from weakref import ref
 
 from bfcviz import _interrupts
-from bfcviz.code_places import CodePlace, own_place, shown_file
 from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
@@ -16,7 +15,8 @@ from bfcviz.events.origin import REGION_FACTS, KnownGaps
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
 from bfcviz.live.observed_heap import ObservedHeap, Polling
-from bfcviz.live.stacks import DEEPEST, MOST
+from bfcviz.live.stack_capture import DEEPEST, MOST
+from bfcviz.stack_frames import CodePlace, own_place, shown_file
 
 
 class ArrayNames:

@@ -22,7 +22,7 @@ from bfcviz.live import memory_limits
 from bfcviz.live.c_callbacks import NumpyHandler
 from bfcviz.live.heap_provider import HeapProvider, ThreadStartHook
 from bfcviz.live.served_heap import OPTIONS, ServedHeap, require_compiled
-from bfcviz.live.stacks import Capture, Captured
+from bfcviz.live.stack_capture import Capture, Captured
 from bfcviz.units import format_bytes, parse_bytes
 
 # ------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def serve_numpy(
             arrays of at most 256 bytes, which NumPy itself then serves, unrecorded. Default: what is available now,
             less an eighth of the machine's memory (`memory_limits.default_limit`).
         log: receives the events; a recording includes its labels. Default: a ring in memory.
-        labels: interns the names of `labels.label`.
+        labels: interns the names of `labels_and_marks.label`.
         small: NumPy itself serves smaller requests, in bytes or as text, unrecorded.
         capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
         options: the options of the heap.

@@ -29,20 +29,12 @@ from bfcviz.events.origin import RMM_OBSERVED
 from bfcviz.events.storage.recording import Recording
 from bfcviz.formats.rmm import ALLOCATE, FREE, UNIT, RmmDayCount, RmmLogFormat, RmmRequest
 from bfcviz.live.c_callbacks import UninterruptedCall
+from bfcviz.live.deferred_frees import DeferredFrees, RelaxedEvent, StreamEvent, event_behind, stream_handle
 from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
 from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room, Share
 from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order
-from bfcviz.live.served_heap import (
-    OPTIONS,
-    DeferredFrees,
-    HeapFactory,
-    RelaxedEvent,
-    ServedHeap,
-    StreamEvent,
-    event_behind,
-    stream_handle,
-)
-from bfcviz.live.stacks import Capture, Captured
+from bfcviz.live.served_heap import OPTIONS, HeapFactory, ServedHeap
+from bfcviz.live.stack_capture import Capture, Captured
 
 # ------------------------------------------------------------------------------
 # The functions of RMM and of its CUDA bindings that bfcviz uses, checked before anything changes.
@@ -407,7 +399,7 @@ def serve_rmm(
         headroom: bytes, or text, of the free memory to leave free.
         log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
             memory. A recording includes its labels.
-        labels: interns the names of `labels.label`.
+        labels: interns the names of `labels_and_marks.label`.
         memory: `device`, `managed`, `async` or `virtual`; see `allocator.cuda`.
         capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
         options: the options of the heaps.
@@ -910,7 +902,7 @@ def observe_rmm(
     Args:
         log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
             memory. A recording includes its labels.
-        labels: interns the names of `labels.label`.
+        labels: interns the names of `labels_and_marks.label`.
         mechanism: `callback` or `log`; see above.
         capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
             A log has none.

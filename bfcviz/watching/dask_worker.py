@@ -24,7 +24,7 @@ from bfcviz.events.storage.recording import CopyPosition, Increment, Recording, 
 from bfcviz.frameworks import Asked, title_of
 from bfcviz.live import heap_provider
 from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.watching.session import Capture, open_source, start_source, watch_plan
+from bfcviz.watching.watch_session import Capture, open_source, start_source, watch_plan
 
 # ------------------------------------------------------------------------------
 # WorkerRecording: the part of `watch_workers` that runs in each worker; it knows nothing of Dask.

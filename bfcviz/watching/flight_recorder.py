@@ -40,7 +40,7 @@ from bfcviz.live.recorded_process import (
 from bfcviz.periodic import Periodic
 from bfcviz.terminal import say
 from bfcviz.watching.alerts import Alarm, Alert
-from bfcviz.watching.session import Watch, events_in, watch
+from bfcviz.watching.watch_session import Watch, events_in, watch
 
 _MOST_FILES: Final = 20
 """Of a process; those of signals, and of the request that ends the program, are written in any case."""

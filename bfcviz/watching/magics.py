@@ -13,8 +13,8 @@ from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
 from bfcviz.frameworks import CAPTURE, FRAMEWORKS, WATCHABLE
 from bfcviz.live.numpy import unserved
-from bfcviz.watching.session import Watch, watch
 from bfcviz.watching.watch_reports import report
+from bfcviz.watching.watch_session import Watch, watch
 
 _OFF: Final = "off"
 

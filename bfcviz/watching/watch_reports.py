@@ -11,13 +11,13 @@ from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
 from bfcviz.analysis.event_text import explain_event
 from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.short_names import short_name
-from bfcviz.code_places import place_in_code
 from bfcviz.events.origin import regions_known
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 from bfcviz.model.find_steps import peak, previous_step
 from bfcviz.model.model import ModelStats, external, internal, reserved_not_in_use
+from bfcviz.stack_frames import place_in_code
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 

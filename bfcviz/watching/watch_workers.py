@@ -31,7 +31,7 @@ from bfcviz.model.trace_index import IndexBuilder
 from bfcviz.periodic import Periodic
 from bfcviz.units import parse_bytes
 from bfcviz.watching.dask_worker import AllocatorPlugin, WorkerOrder, WorkerReport, end, machine_id, report
-from bfcviz.watching.session import Capture
+from bfcviz.watching.watch_session import Capture
 from bfcviz.watching.workers_dashboard import WorkersDashboard, WorkerTraces
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Final, NamedTuple, cast
 
 from bfcviz import _forks, _interrupts
 from bfcviz.allocator.bfc_allocator import whole
-from bfcviz.code_places import CodePlace, stack_words
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory, OutOfMemoryTotals
 from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog, number_of_thread
@@ -24,8 +23,9 @@ from bfcviz.formats.torch import UNIT, Rules, TorchStreamNumbers, line_number, m
 from bfcviz.formats.torch_segments import Segments, bytes_in_use, rewound_segments
 from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
 from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order
-from bfcviz.live.stacks import Chosen
+from bfcviz.live.stack_capture import Chosen
 from bfcviz.live.torch import torch_api
+from bfcviz.stack_frames import CodePlace, stack_words
 
 Entry = Mapping[str, Any]
 

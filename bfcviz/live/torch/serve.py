@@ -34,10 +34,11 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.formats.torch import CONF
 from bfcviz.live.c_callbacks import StreamHeap, StreamTable
+from bfcviz.live.deferred_frees import DeferredFrees
 from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
 from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room, Share
-from bfcviz.live.served_heap import OPTIONS, DeferredFrees, ServedHeap, require_compiled
-from bfcviz.live.stacks import Capture
+from bfcviz.live.served_heap import OPTIONS, ServedHeap, require_compiled
+from bfcviz.live.stack_capture import Capture
 from bfcviz.live.torch import torch_api
 from bfcviz.live.torch.torch_api import refuse_to_share
 from bfcviz.units import format_bytes
@@ -605,7 +606,7 @@ def serve_torch(
             emptied, less TensorFlow's reserve for CUDA's libraries and kernels (`memory_limits`).
         log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
             memory. A recording includes its labels.
-        labels: interns the names of `labels.label`.
+        labels: interns the names of `labels_and_marks.label`.
         mechanism: `pool`, or `replace`; see above.
         fraction: the limit as a share of the device's total memory; give at most one of the three.
         headroom: bytes, or text, of the free memory to leave free.

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from bfcviz.errors import LiveError
 from bfcviz.formats.torch import CONF_NAMES, UNCACHED
-from bfcviz.live.served_heap import RelaxedEvent, StreamEvent
+from bfcviz.live.deferred_frees import RelaxedEvent, StreamEvent
 
 _THROWER: Final = "_ZSt21__throw_runtime_errorPKc"
 """std::__throw_runtime_error(const char *), of the C++ library's stable ABI."""

@@ -1,4 +1,4 @@
-"""Places in code: the frames of a stack as text, the one that names an allocation, and those that explain it.
+"""The frames of a stack, as text: the one that names an allocation, and those that explain it.
 
 The rank of a frame decides: the reader's own Python code, then Python code of libraries, then compiled code that
 computes; then what only passes a call on; last what records, unwinds, allocates or interprets.

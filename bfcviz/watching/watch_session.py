@@ -37,11 +37,11 @@ from bfcviz.frameworks import (
     unwatchable,
     way_of,
 )
-from bfcviz.live import heap_provider, labels
+from bfcviz.live import heap_provider
 from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.labels import checked_name
+from bfcviz.live.labels_and_marks import checked_name, put_mark
 from bfcviz.live.numpy import unserved
-from bfcviz.live.stacks import Chosen, Stacks
+from bfcviz.live.stack_capture import Chosen, Stacks
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.model.trace_index import IndexBuilder
 from bfcviz.units import format_bytes, parse_bytes
@@ -345,7 +345,7 @@ class Watch:
     def mark(self, name: str, value: float = 0) -> None:
         """Record a mark on each heap: a step, a phase, a note, or a number such as a loss; see `bfcviz.mark`."""
         self._check_started()
-        labels.put_mark(self.sources, checked_name(name), value)
+        put_mark(self.sources, checked_name(name), value)
 
     def tell(self, error: BaseException) -> None:
         """Show the failed request, as the end of the `with` does, if `error` says that memory ran out."""
@@ -582,7 +582,7 @@ def watch(  # noqa: PLR0913  the options, and every framework by its name
             `way` the options choose it: `torch={"mechanism": "replace"}` serves. False: do not watch it.
         limit: how large a heap that serves may grow, in bytes or as text; beyond it the framework is out of memory.
         capture: what is recorded with each allocation: `nothing`, the current `label`, the Python `stack` as well, or
-            `Stacks`; `bfcviz.live.stacks` states the cost. By default the stack, where it can be read: not
+            `Stacks`; `bfcviz.live.stack_capture` states the cost. By default the stack, where it can be read: not
             if bfcviz is not compiled, PyTorch is served, or RMM is observed by its log.
         path: a new folder to record to, with a subfolder for each framework if there are several; where it holds
             something, `path-2`, `path-3` ..., which `Watch.folder` names. It gets the heaps of all devices and streams;

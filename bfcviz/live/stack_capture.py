@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Final, Literal
 
-from bfcviz.code_places import CodePlace, is_own, own_place, shown_file
 from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.label_table import Labels
-from bfcviz.live import labels as names
+from bfcviz.live import labels_and_marks
 from bfcviz.live.c_callbacks import DEEPEST as FARTHEST
 from bfcviz.live.c_callbacks import WALK_ON, Walker
 from bfcviz.live.served_heap import IS_COMPILED, require_compiled
+from bfcviz.stack_frames import CodePlace, is_own, own_place, shown_file
 
 Chosen = Literal["nothing", "label", "stack"]
 
@@ -86,12 +86,12 @@ class Capture:
 
     def number(self) -> int:
         """The number to write, 0 for none. For heaps that record each allocation in Python."""
-        label = names.number_in(self.labels) if self._named else 0
+        label = labels_and_marks.number_in(self.labels) if self._named else 0
         return label if self.walker is None else self.walker.number(label)
 
     def use(self) -> int:
         """For heaps that read it in C: intern labels in this table; returns the table's number, 0 for no labels."""
-        return names.use(self.labels) if self._named else 0
+        return labels_and_marks.use(self.labels) if self._named else 0
 
 
 class _StackNamer:
