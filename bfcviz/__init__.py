@@ -64,12 +64,12 @@ if TYPE_CHECKING:
     from bfcviz.watching.watch_workers import watch_workers as watch_workers
     from bfcviz.watching.workers_dashboard import follow_workers as follow_workers
     from bfcviz.whatif.best_options import best_options as best_options
+    from bfcviz.whatif.largest_batch import largest_batch as largest_batch
+    from bfcviz.whatif.policy_replay import replay as replay
     from bfcviz.whatif.policy_table import policy_of as policy_of
-    from bfcviz.whatif.policy_table import replay as replay
     from bfcviz.whatif.requests import stream_of as requests_of  # noqa: F401  bfcviz.requests_of(path) reads well
     from bfcviz.whatif.search import SearchControl as SearchControl
-    from bfcviz.whatif.search import largest_batch as largest_batch
-    from bfcviz.whatif.search import smallest_limit as smallest_limit
+    from bfcviz.whatif.smallest_limit import smallest_limit as smallest_limit
     from bfcviz.whatif.sweep import SweepResults as SweepResults
     from bfcviz.whatif.sweep import sweep as sweep
 
@@ -109,7 +109,7 @@ _HOMES = {
     "growths": ("bfcviz.public_functions", "growths"),
     "holders": ("bfcviz.public_functions", "holders"),
     "label": ("bfcviz.live.labels_and_marks", "label"),
-    "largest_batch": ("bfcviz.whatif.search", "largest_batch"),
+    "largest_batch": ("bfcviz.whatif.largest_batch", "largest_batch"),
     "leaks": ("bfcviz.public_functions", "leaks"),
     "load_ipython_extension": ("bfcviz.watching.magics", "load_ipython_extension"),
     "mark": ("bfcviz.live.labels_and_marks", "mark"),
@@ -122,7 +122,7 @@ _HOMES = {
     "peak": ("bfcviz.public_functions", "peak"),
     "phase": ("bfcviz.live.labels_and_marks", "phase"),
     "policy_of": ("bfcviz.whatif.policy_table", "policy_of"),
-    "replay": ("bfcviz.whatif.policy_table", "replay"),
+    "replay": ("bfcviz.whatif.policy_replay", "replay"),
     "requests_of": ("bfcviz.whatif.requests", "stream_of"),
     "sample": ("bfcviz.samples", "sample"),
     "serve_cupy": ("bfcviz.live.cupy", "serve_cupy"),
@@ -130,7 +130,7 @@ _HOMES = {
     "serve_rmm": ("bfcviz.live.rmm", "serve_rmm"),
     "serve_torch": ("bfcviz.live.torch.serve", "serve_torch"),
     "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
-    "smallest_limit": ("bfcviz.whatif.search", "smallest_limit"),
+    "smallest_limit": ("bfcviz.whatif.smallest_limit", "smallest_limit"),
     "sql": ("bfcviz.public_functions", "sql"),
     "sweep": ("bfcviz.whatif.sweep", "sweep"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),

@@ -152,7 +152,7 @@ def _test_mark_argument(mark: pytest.Mark) -> Any:
 
 def _test_not_fitting_lines(mark: pytest.Mark, watched: "Watch") -> Iterator[str]:
     from bfcviz.units import format_bytes  # noqa: PLC0415
-    from bfcviz.whatif.policy_table import replay  # noqa: PLC0415
+    from bfcviz.whatif.policy_replay import replay  # noqa: PLC0415
 
     policy = mark.kwargs.get("policy", "bfc")
     for trace in watched.traces:

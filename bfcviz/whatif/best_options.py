@@ -14,18 +14,10 @@ from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.heap_policies import MEMORY_OPTIONS
 from bfcviz.whatif.policy import NO_LIMIT, Policy
-from bfcviz.whatif.policy_table import (
-    POLICIES,
-    other_than_default,
-    policy_of,
-    policy_text,
-    replay_limit,
-    uncompared,
-)
+from bfcviz.whatif.policy_replay import replay_limit
+from bfcviz.whatif.policy_table import POLICIES, other_than_default, policy_of, policy_text, uncompared
 from bfcviz.whatif.requests import RequestStream, stream_of
 from bfcviz.whatif.search import (
-    GRANULE,
-    LimitSearch,
     SearchControl,
     SearchStopped,
     Trial,
@@ -35,6 +27,7 @@ from bfcviz.whatif.search import (
     searchable,
     trial_cache,
 )
+from bfcviz.whatif.smallest_limit import GRANULE, LimitSearch
 
 # ------------------------------------------------------------------------------
 # The values of options that a search tries.

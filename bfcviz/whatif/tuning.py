@@ -17,13 +17,7 @@ from bfcviz.whatif.own_rules import OwnRules, own_or_bfc_rules
 from bfcviz.whatif.policy import Policy
 from bfcviz.whatif.policy_table import on_device, other_than_default, policy_of, policy_text, uncompared
 from bfcviz.whatif.requests import RequestStream, are_failed
-from bfcviz.whatif.search import (
-    SearchControl,
-    SearchStopped,
-    Trial,
-    TrialRunner,
-    trial_cache,
-)
+from bfcviz.whatif.search import SearchControl, SearchStopped, Trial, TrialRunner, trial_cache
 
 ENOUGH: Final = 0.01
 """Settings within this share of the least memory count as equal: the one with the fewest options is proposed."""
