@@ -12,7 +12,7 @@ from bfcviz.answers import Answer
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
-from bfcviz.whatif.heap_policies import MEMORY_OPTIONS
+from bfcviz.whatif.bfc_policy import MEMORY_OPTIONS
 from bfcviz.whatif.policy import NO_LIMIT, Policy
 from bfcviz.whatif.policy_replay import replay_limit
 from bfcviz.whatif.policy_table import POLICIES, other_than_default, policy_of, policy_text, uncompared

@@ -11,7 +11,7 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.formats.tensorflow import round_up
 from bfcviz.formats.torch import LARGE_SEGMENT, Rules, divisions_text
 from bfcviz.units import format_bytes
-from bfcviz.whatif.heap_policies import BFC_OPTIONS
+from bfcviz.whatif.bfc_policy import BFC_OPTIONS
 from bfcviz.whatif.policy import Policy
 from bfcviz.whatif.policy_table import other_than_default, policy_of, policy_text
 from bfcviz.whatif.requests import ALLOCATE, RequestStream

@@ -12,10 +12,11 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.formats.tensorflow import VERSIONS
 from bfcviz.formats.torch import LARGE_SEGMENT, divisions_of
 from bfcviz.units import GiB, KiB, MiB, parse_bytes
+from bfcviz.whatif.bfc_policy import BFC_OPTIONS, MEMORY_OPTIONS, BFCPolicy
 from bfcviz.whatif.driver_memory import DriverMemory
-from bfcviz.whatif.heap_policies import BFC_OPTIONS, MEMORY_OPTIONS, XLA_OPTIONS, BFCPolicy, XLAPolicy
 from bfcviz.whatif.planner import LIVE_OPTIONS, PACKED_OPTIONS, LiveBytesPolicy, PackedPolicy
 from bfcviz.whatif.policy import NO_LIMIT, Policy, PoolPolicy
+from bfcviz.whatif.xla_policy import XLA_OPTIONS, XLAPolicy
 
 MEANINGS: Final[Mapping[str, str]] = {
     "allow_growth": "true: the pool grows region by region; false: it takes the whole limit at once",

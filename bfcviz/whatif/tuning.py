@@ -8,15 +8,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from bfcviz.analysis.heap_settings import Family
+from bfcviz.analysis.pool_growths import Growths
 from bfcviz.answers import Answer
 from bfcviz.errors import InvalidRequest
+from bfcviz.events.trace import Trace
 from bfcviz.formats import cupy, rmm, tensorflow, torch, xla
 from bfcviz.units import MiB, counted, format_bytes
 from bfcviz.whatif.best_options import TriedOptions, best_options
-from bfcviz.whatif.own_rules import OwnRules, own_or_bfc_rules
+from bfcviz.whatif.own_rules import OwnRules, own_or_bfc_rules, own_rules
 from bfcviz.whatif.policy import Policy
 from bfcviz.whatif.policy_table import on_device, other_than_default, policy_of, policy_text, uncompared
-from bfcviz.whatif.requests import RequestStream, are_failed
+from bfcviz.whatif.requests import RequestStream, are_failed, stream_of
 from bfcviz.whatif.search import SearchControl, SearchStopped, Trial, TrialRunner, trial_cache
 
 ENOUGH: Final = 0.01
@@ -429,3 +431,34 @@ def _pytorch_for_setting(trial: Trial) -> str:
 def _tuned_limit_text(limit: int | None) -> str:
     """The limit that a setting was searched for, in a line of `tuned_lines`."""
     return " without a limit" if limit is None else f" under {format_bytes(limit)}"
+
+
+# ------------------------------------------------------------------------------
+# What one setting would save of a pool that grew while enough was free, as `why` and `report` say.
+
+
+_MOST_REPLAYED: Final = 2_000_000
+"""Events of a trace whose requests are served again to measure a saving: about a second."""
+
+_LEAST_SAVED: Final = 0.01
+"""A smaller share of the pool is no reason to change a setting."""
+
+
+def replayed_saving(trace: Trace, found: Growths) -> str:
+    """What `expandable_segments` would save of a pool that grew in vain, as a sentence; empty where it is not known."""
+    if found.worst is None or len(trace) > _MOST_REPLAYED:
+        return ""
+    stream = stream_of(trace, found.pool)
+    rules = own_rules(stream, None)
+    if rules is None or rules.policy.name != "torch" or rules.policy.options.get("expandable_segments"):
+        return ""
+    options = {**rules.policy.options, "expandable_segments": True}
+    before, after = (
+        int(policy.serve(stream).reserved.max(initial=0))
+        for policy in (rules.policy, policy_of("torch", **options))
+    )
+    asked = torch.setting("expandable_segments", "True")
+    if before - after < _LEAST_SAVED * before:
+        return f"{asked} would save less than 1 % of the pool here, replayed from this file."
+    sizes = f"{format_bytes(after)} instead of {format_bytes(before)}"
+    return f"To do: {asked}: {sizes} at the peak, replayed from this file (Linux)."
