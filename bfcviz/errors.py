@@ -140,7 +140,7 @@ class OutOfMemory(BfcvizError, MemoryError):
         )
 
     def numbers(self) -> dict[str, Any]:
-        """Its attributes by name, as arguments that make an equal error."""
+        """The attributes of `OutOfMemory` by name, as arguments that make an equal error."""
         return {
             "requested": self.requested,
             "rounded": self.rounded,

@@ -67,7 +67,7 @@ class Loop:
         self._phases: list[labels.phase] = []
 
     def start(self) -> Self:
-        """Begin to watch; a loop that an error ended without a word to its hook ends now.
+        """Begin to watch the training loop; a loop that an error ended without a word to its hook ends now.
 
         Raises:
             LiveError: something is watched already, and options ask for more; or as `bfcviz.flight_recorder`.
@@ -84,7 +84,7 @@ class Loop:
         return self
 
     def stop(self, error: BaseException | None = None) -> None:
-        """End, with the error that ended the loop; without one print the report, in the first rank."""
+        """End the watch of the training loop, with its error; without one print the report, in the first rank."""
         if Loop._running is not self:
             return
         Loop._running = None
@@ -99,12 +99,12 @@ class Loop:
                 say(f"bfcviz: {self.count:,} steps", *str(self.report).splitlines(), file=sys.stderr)
 
     def step(self) -> None:
-        """Mark the end of a step."""
+        """Mark the end of a step of the training loop."""
         self.count += 1
         labels.mark(_STEP, self.count)
 
     def steps(self, batches: Iterable[T]) -> Iterator[T]:
-        """The batches; the end of each is marked, except of one that the loop leaves by `break`."""
+        """The batches of the training loop; the end of each is marked, but not of one left by `break`."""
         for batch in batches:
             yield batch
             self.step()

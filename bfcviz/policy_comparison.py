@@ -78,7 +78,9 @@ Kind = Literal["allocator", "plan", "bound"]
 
 @dataclass(frozen=True)
 class PolicyResult:
-    """What one policy did, up to its first failure: a job does not go on after it. Plans and bounds have no limit.
+    """What one of the compared policies did, up to its first failure: a job does not go on after it.
+
+    Plans and bounds have no limit.
 
     Attributes:
         name: as it was asked for, such as `bfc:allow_growth=true`.
@@ -98,36 +100,36 @@ class PolicyResult:
 
     @property
     def is_allocator(self) -> bool:
-        """Whether these are rules that a heap can have: no plan, no bound."""
+        """Whether the compared policy has rules that a heap can have: it is no plan, no bound."""
         return self.kind == "allocator"
 
     @property
     def title(self) -> str:
-        """The name, with the role before it."""
+        """The name of the compared policy, with the role before it."""
         return f"{self.role}: {self.name}" if self.role else self.name
 
     @property
     def failed_request(self) -> int | None:
-        """Index of the first request that failed; None: none did."""
+        """Index of the first request that failed under the compared policy; None: none did."""
         return None if self.outcome is None or self.outcome.fits else int(self.outcome.failures[0])
 
     @cached_property
     def recorded(self) -> RecordedOutcome | None:
-        """The outcome with its trace, if it was recorded."""
+        """The outcome of the compared policy with its trace, if it was recorded."""
         if self.outcome is None or self.outcome.trace is None or not self.is_allocator:
             return None
         return RecordedOutcome(self.outcome)
 
     @cached_property
     def free_at_peak(self) -> FreeMemory | None:
-        """The free memory where most is in use; None: not known."""
+        """The free memory under the compared policy where most is in use; None: not known."""
         if self.outcome is None or not self.outcome.served:
             return None
         return self._free_memory(int(self.outcome.in_use.argmax()))
 
     @cached_property
     def free_at_failure(self) -> FreeMemory | None:
-        """The free memory at the first failure; None: none, or not known."""
+        """The free memory under the compared policy at its first failure; None: none, or not known."""
         return None if self.failed_request is None else self._free_memory(self.failed_request)
 
     def _free_memory(self, request: int) -> FreeMemory | None:
@@ -140,7 +142,7 @@ class PolicyResult:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several outcomes of one stream.
+    """The outcomes of several policies that serve one stream.
 
     Attributes:
         limit: memory limit in bytes; None: none.
@@ -170,7 +172,7 @@ class Comparison:
         raise InvalidRequest(f"no policy {name!r} was compared; there are: {names}")
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row a policy; sizes in bytes, shares from 0 to 1; None: not known, or no such moment.
+        """One row a compared policy; sizes in bytes, shares from 0 to 1; None: not known, or no such moment.
 
         `compared`: whether the rules were compared with those of the real allocator; None: a plan, a bound or your own.
         """
@@ -487,7 +489,7 @@ _WORK: Final = ("policy", "splits", "merges", "calls", "stall")
 
 
 def comparison_text(comparison: Comparison, *, explain: bool = True) -> str:
-    """The comparison; `explain`: with what the rules did, the definition of each measure and the assumptions."""
+    """The comparison of policies as text; `explain`: with what the rules did, definitions and assumptions."""
     rows = table_rows(comparison)
     tables = [_MEMORY, _WORK] if explain else [_MEMORY]
     lines = [
@@ -510,7 +512,7 @@ def comparison_text(comparison: Comparison, *, explain: bool = True) -> str:
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """The same as a piece of HTML for a notebook: the table; failures and definitions below folds."""
+    """The comparison of policies as HTML for a notebook: the table; failures and definitions below folds."""
     table = AnswerTable(COLUMNS, table_rows(comparison), texts=["result"])
     return (
         f'<div style="font-weight:600">{escape(verdict_text(comparison))}</div>'
@@ -554,7 +556,7 @@ def table_rows(comparison: Comparison) -> list[tuple[str, ...]]:
 
 
 def failures(comparison: Comparison) -> list[str]:
-    """A sentence for each policy that failed or cannot serve the requests."""
+    """A sentence for each compared policy that failed or cannot serve the requests."""
     numbers = comparison.to_rows()
     return [
         f"{result.name}: {printable(result.message) if result.message else failure_text(row)}"
@@ -564,7 +566,7 @@ def failures(comparison: Comparison) -> list[str]:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Definitions, assumptions, and the remarks."""
+    """The notes below a comparison of policies: definitions, assumptions, and the remarks."""
     failed = any(result.failed_request is not None for result in comparison.results)
     words = _WORDS | (_WORDS_OF_FAILURES if failed else {})
     found = [f"{word}: {MEASURES[name]}" for name, word in words.items()]
@@ -685,7 +687,7 @@ def _comparison_table_lines(all_rows: list[tuple[str, ...]], columns: tuple[str,
 
 
 class PolicyComparison:
-    """Several policies on the requests of one job; a notebook shows its table and figure.
+    """What `compare_policies` returns: policies on the requests of one job; a notebook shows its table and figure.
 
     Attributes:
         comparison: the outcomes.
@@ -696,12 +698,12 @@ class PolicyComparison:
 
     @property
     def table(self) -> "Table":
-        """One row a policy; see `Comparison.to_arrow`."""
+        """One row a compared policy; see `Comparison.to_arrow`."""
         return self.comparison.to_arrow()
 
     @property
     def text(self) -> str:
-        """The table as text, with the definition of each measure."""
+        """The comparison of policies as text, with the definition of each measure."""
         return comparison_text(self.comparison)
 
     def outcome(self, name: str) -> Outcome:

@@ -139,7 +139,7 @@ def why(  # noqa: PLR0913  an event, or a question about a moment
 
 
 def growths_lead(trace: Trace, found: Growths) -> tuple[str, ...]:
-    """The report of growths, and what a setting would save: measured by a replay, where the rules are PyTorch's."""
+    """What `why` says of a pool's growths: the report, and what a setting of PyTorch's would save, by a replay."""
     report = tuple(growth_search.growths_report(found))
     if found.worst is None:
         return report
@@ -150,7 +150,7 @@ def growths_lead(trace: Trace, found: Growths) -> tuple[str, ...]:
 
 
 def lead_without_failure(trace: Trace, found: Growths) -> tuple[str, ...]:
-    """`growths_lead`, and what grows with every step: sooner or later it fails."""
+    """What `why` says where no request failed: `growths_lead`, and what grows with every step until it fails."""
     grown = leak_search.growth_until(Model(trace, found.pool), len(trace))
     if grown is None:
         return growths_lead(trace, found)
@@ -175,7 +175,7 @@ def growths(source: Any, pool: int = 0) -> Growths:
 
 
 def stated_answer_of(source: Any) -> StatedAnswer | None:
-    """The answer for a text that states failures and holds no heap; None for other sources."""
+    """What public functions answer for a text that states failures and holds no heap; None for other sources."""
     if isinstance(source, str) and is_pasted(source):
         return StatedAnswer.of(*read_pasted(source))
     if not isinstance(source, str | os.PathLike) or not os.path.isfile(source):  # noqa: PTH113  any PathLike
@@ -270,7 +270,7 @@ def open_several(
     progress: Callable[[int, int], object] | None = None,
     executor: Executor | None = None,
 ) -> RankSet | None:
-    """As `open_all`; None where the sources name one file, or nothing."""
+    """Open the files of all ranks, as `open_all`; None where the sources name one file, or nothing."""
     if isinstance(step, str) and step not in {"peak", "worst", "last"}:
         raise ValueError(f"step={step!r} was given: give a number of events, 'peak', 'worst' or 'last'")
     files = rank_files(sources)
@@ -612,12 +612,12 @@ def sql(source: Any, query: str, step: int | str | None = None, by: str = "op") 
 
 
 def _is_of_file(trace: Trace) -> bool:
-    """Whether a trace is that of a file: at its end most programs have freed all."""
+    """Whether a public function got the trace of a file: at its end most programs have freed all."""
     return trace.path is not None and not trace.following
 
 
 def trace_from(source: Any) -> Trace:
-    """The trace of a source, as for `explain`."""
+    """The trace of what a public function takes as its `source`: see `explain`."""
     if isinstance(source, Trace):
         return source
     if isinstance(source, str | os.PathLike):

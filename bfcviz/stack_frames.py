@@ -66,7 +66,7 @@ class CodePlace(NamedTuple):
 
     @property
     def text(self) -> str:
-        """A line of a stack: `forward (/home/me/train.py:41)`."""
+        """The frame as a line of a stack: `forward (/home/me/train.py:41)`."""
         return f"{self.function} ({self.file}:{self.line})"
 
     @property
@@ -89,7 +89,7 @@ class CodePlace(NamedTuple):
 
     @property
     def is_python(self) -> bool:
-        """Whether it is Python code."""
+        """Whether the frame is of Python code."""
         return self.file.endswith(_PYTHON)
 
     @property
@@ -100,7 +100,7 @@ class CodePlace(NamedTuple):
 
 
 def own_place(places: Iterable[CodePlace]) -> CodePlace | None:
-    """The first place of the highest rank: in Python code outside of libraries, else in that of libraries, and so on.
+    """The first frame of the highest rank: in Python code outside of libraries, else in that of libraries, and so on.
 
     A folder `torch` or `jax` may be a library that was built in place, or the user's: it comes between. `places` is a
     stack, the innermost frame first.
@@ -190,7 +190,7 @@ _OWN: Final = 5
 
 
 def is_own(place: CodePlace) -> bool:
-    """Whether a place is in Python code outside of libraries."""
+    """Whether a frame is in Python code outside of libraries."""
     return _code_place_rank(place) == _OWN
 
 
@@ -240,7 +240,7 @@ def place_in_code(stack: str) -> str:
 
 
 def shown_file(path: str) -> str:
-    """The path of a file of code; of a cell of a notebook its number: `In[5]`."""
+    """The path of the file of a frame; of a cell of a notebook its number: `In[5]`."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     name_of = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)
     cell = name_of(path)  # ("Cell", "In[5]"), or None
@@ -256,7 +256,7 @@ _TRACEBACK_LINE: Final = re.compile(
 
 
 def places_of_traceback(text: str) -> list[CodePlace]:
-    """The places of a Python traceback, which has the innermost last; here it is first."""
+    """The frames of a Python traceback, which has the innermost last; here it is first."""
     found = [
         CodePlace(line["function"].strip(), line["file"], int(line["line"]))
         for line in _TRACEBACK_LINE.finditer(text)

@@ -108,7 +108,7 @@ _MOST_LISTED: Final = 6
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
+    """A list as text: the first names, and how many more there are."""
     shown = ", ".join(names[:_MOST_LISTED])
     return f"{shown} and {len(names) - _MOST_LISTED:,} more" if len(names) > _MOST_LISTED else shown
 

@@ -38,7 +38,7 @@ _FUNCTIONS = ("PyFrame_GetBack", "PyFrame_GetLasti")  # public, but not in every
 
 
 class Walker:
-    """Walks the stack of the calling thread; for a known stack that is the whole cost.
+    """Walks the stack of the calling thread in C; for a known stack that is the whole cost.
 
     Args:
         name_stack: takes a stack's innermost frame, the number of the current label and how many frames were compared;
@@ -68,7 +68,7 @@ class Walker:
 
     @property
     def stacks(self) -> int:
-        """How many stacks were distinguished."""
+        """How many stacks of allocations were distinguished."""
         return self.walk.count
 
     @property
@@ -82,7 +82,7 @@ class Walker:
 
 
 class FailedRequest(NamedTuple):
-    """NumPy's last request that its handler answered with NULL, and the heap just after; all but `number` in bytes."""
+    """NumPy's last request that its handler in C answered with NULL, and the heap just after; sizes in bytes."""
 
     number: int
     requested: int
@@ -92,7 +92,9 @@ class FailedRequest(NamedTuple):
 
 
 class NumpyHandler:
-    """Passes NumPy's requests to a heap, and its frees to the owner of the memory. Closed until `is_open` is set.
+    """The C functions that NumPy calls: they pass its requests to a heap, and its frees to the owner of the memory.
+
+    Closed until `is_open` is set.
 
     Args:
         allocator: kept alive, with its memory, by every capsule and so by every array.
@@ -118,7 +120,7 @@ class NumpyHandler:
 
     @property
     def is_open(self) -> bool:
-        """Whether new requests are served; frees always are."""
+        """Whether NumPy's new requests are served; frees always are."""
         return bool(self.gate.is_open)
 
     @is_open.setter
@@ -126,7 +128,7 @@ class NumpyHandler:
         self.gate.is_open = wanted
 
     def settle(self) -> None:
-        """Carry out the deferred frees, if there are any."""
+        """Carry out NumPy's deferred frees, if there are any."""
         numpy_functions.settle(self.gate)
 
     @property
@@ -140,7 +142,7 @@ class NumpyHandler:
         return self.gate.unfit
 
     def failure(self) -> FailedRequest | None:
-        """The last request that failed; None: none has failed."""
+        """NumPy's last request that failed; None: none has failed."""
         last = FailedRequest(*numpy_functions.failure(self.gate))
         return last if last.number > 0 else None
 
@@ -181,7 +183,9 @@ def set_label(value: int) -> None:
 
 
 class CupyHook:
-    """Serves CuPy from heaps. It and the heaps live for as long as CuPy has any of their memory.
+    """The C functions that CuPy calls while it is served from heaps.
+
+    This and the heaps live for as long as CuPy has any of their memory.
 
     Args:
         stream_heaps: called on rare paths; see `CupyStreamHeaps`.
@@ -220,11 +224,11 @@ class CupyHook:
         return cupy_functions.functions(self.gate)
 
     def add(self, allocator: "BFCAllocator", device: int, stream: int) -> None:
-        """Serve a stream of a device from a heap."""
+        """Serve a stream of CuPy's from a heap."""
         cupy_functions.add(self.gate, allocator, device, stream)
 
     def move(self, device: int, old: int, stream: int) -> None:
-        """Let the heap of a destroyed stream serve another stream."""
+        """Let CuPy's heap of a destroyed stream serve another stream."""
         cupy_functions.move(self.gate, device, old, stream)
 
     def stream(self, device: int) -> int:
@@ -232,7 +236,7 @@ class CupyHook:
         return int(cupy_functions.stream(self.gate, device))
 
     def give_back(self, pointer: int, device: int, _stream: int) -> None:
-        """Free memory of any of its heaps."""
+        """Free memory of any of CuPy's heaps."""
         cupy_functions.give_back(self.gate, pointer, device)
 
     def count(self, _noted: int, held: int) -> None:
@@ -250,7 +254,7 @@ class CupyHook:
 
     @property
     def inside(self) -> int:
-        """Calls of CuPy that are running, in all threads."""
+        """Calls of CuPy's allocator that are running, in all threads."""
         return int(self.gate.inside)
 
     def end(self) -> None:
@@ -260,7 +264,7 @@ class CupyHook:
 
 
 class HookReports:
-    """Reports what CuPy's memory hooks are told to the ledgers of observed heaps, in C.
+    """The C functions that CuPy's memory hooks call: they report to the ledgers of observed heaps.
 
     Calls of the object that observes, on rare paths: `allocated(device, address, size, requested, pooled)`,
     `freed(device, address)`, `settle_heaps()`, and after some allocations `look()`.
@@ -286,11 +290,11 @@ class HookReports:
         cupy_functions.watch_open(self.watch, observed)
 
     def add(self, device: int, reports: object) -> None:
-        """Report the allocations of a device to `ObservedHeap.reports`."""
+        """Report CuPy's allocations of a device to `ObservedHeap.reports`."""
         cupy_functions.watch_add(self.watch, device, reports)
 
     def number(self, stream: int, number: int) -> None:
-        """Give a stream its number, in order: 1, 2, ..."""
+        """Give a stream of CuPy's its number, in order: 1, 2, ..."""
         cupy_functions.watch_stream(self.watch, stream, number)
 
     def grants(self, by: int) -> None:
@@ -314,7 +318,7 @@ class HookReports:
 
 
 class StreamHeap(NamedTuple):
-    """A heap in the table of PyTorch's streams.
+    """A heap in the table of PyTorch's streams that C code reads.
 
     Attributes:
         allocator: the heap.
@@ -330,7 +334,9 @@ class StreamHeap(NamedTuple):
 
 
 class StreamTable:
-    """The heaps of one service, by stream. Tensors may outlive it: a heap stays until it is removed.
+    """The C functions that PyTorch calls while it is served, and their table of heaps by stream.
+
+    Tensors may outlive a service: a heap stays until it is removed.
 
     Args:
         service: its number, from 1; one service at a time serves new requests.
@@ -380,7 +386,7 @@ class StreamTable:
         return torch_functions.thrower(parts)
 
     def serve(self, thrower: int, deferred: Any) -> None:
-        """Serve new requests from now on.
+        """Serve PyTorch's new requests from now on.
 
         Args:
             thrower: address of a `void (*)(const char *)` that throws a C++ exception when memory runs out; 0: the
@@ -390,7 +396,7 @@ class StreamTable:
         torch_functions.serve(self.service, thrower, deferred)
 
     def stop(self, deferred: Any) -> None:
-        """Serve no new requests; frees still reach the heaps."""
+        """Serve no new requests of PyTorch; frees still reach the heaps."""
         torch_functions.serve(0, 0, deferred)
 
     def in_use(self) -> list[StreamHeap]:
@@ -399,7 +405,7 @@ class StreamTable:
         return [StreamHeap(row[0], row[1], row[3], (row[4], *row[5])) for row in reversed(rows) if row[2]]
 
     def give_back(self, pointer: int, device: int, stream: int) -> None:
-        """Free memory of any of the heaps."""
+        """Free memory of any of PyTorch's heaps."""
         torch_functions.give_back(pointer, device, stream)
 
     def count(self, noted: int, held: int) -> None:

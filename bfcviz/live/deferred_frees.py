@@ -11,13 +11,13 @@ from bfcviz.allocator.cuda_driver import LEGACY, PER_THREAD
 
 
 class StreamEvent(Protocol):
-    """The work of a stream at the time of recording; CUDA events of every framework fit."""
+    """What a deferred free waits for: the work of a stream so far; CUDA events of every framework fit."""
 
     def query(self) -> bool:
-        """Whether all of the work is done."""
+        """Whether all of the stream's work is done."""
 
     def synchronize(self) -> None:
-        """Wait until the work is done."""
+        """Wait until the stream's work is done."""
 
 
 class RelaxedEvent:
@@ -28,18 +28,18 @@ class RelaxedEvent:
         self._synchronize = synchronize
 
     def query(self) -> bool:
-        """Whether all of the work is done."""
+        """Whether all of the stream's work is done."""
         with cuda_driver.load().relaxed():
             return bool(self._query())
 
     def synchronize(self) -> None:
-        """Wait until it is done."""
+        """Wait until the stream's work is done."""
         with cuda_driver.load().relaxed():
             self._synchronize()
 
 
 class DelayedEvent:
-    """An event that a graph capture forbids to record: it is recorded once the capture is over.
+    """An event, for deferred frees, that a graph capture forbids to record: it is recorded once the capture is over.
 
     That is later than needed, never too early. Until then it counts as not done, and waiting for it does nothing.
 
@@ -52,7 +52,7 @@ class DelayedEvent:
         self._event: StreamEvent | None = None
 
     def query(self) -> bool:
-        """Whether it is recorded and all of its work is done."""
+        """Whether the delayed event is recorded and all of its work is done."""
         self._event = self._event or self._record()
         return self._event is not None and self._event.query()
 
@@ -86,20 +86,20 @@ def event_behind(
 
 
 class Streams(Protocol):
-    """The framework's streams."""
+    """The framework's streams, which deferred frees wait for."""
 
     def record(self, device: int, stream: int) -> StreamEvent:
-        """Record an event behind all work in a stream so far."""
+        """Record an event, for deferred frees, behind all work in a stream so far."""
 
     def synchronize(self, device: int) -> None:
-        """Wait for all work on a device."""
+        """Wait for all of the framework's work on a device."""
 
 
 class Owner(Protocol):
-    """The owner of the memory."""
+    """The owner of memory whose frees are deferred."""
 
     def give_back(self, pointer: int, device: int, stream: int) -> None:
-        """Free it now."""
+        """Free memory whose free was deferred."""
 
     def count(self, noted: int, held: int) -> None:
         """Receive how many addresses other streams read, and how many frees wait."""
@@ -146,7 +146,7 @@ class DeferredFrees:
         self._lock = _forks.keep(RLock())
 
     def add_heap(self, _pointer: int, device: int, _stream: int) -> bool:
-        """Add a heap for a new stream."""
+        """Add a heap for a new stream, from the spare ones."""
         self._more(device)
         return True
 
@@ -180,7 +180,7 @@ class DeferredFrees:
         return True
 
     def free_ready(self, _pointer: int, _device: int, _stream: int) -> bool:
-        """Carry out the frees whose events are done; returns whether there were any."""
+        """Carry out the deferred frees whose events are done; returns whether there were any."""
         done: list[_DeferredFree] = []
         try:
             with self._lock:

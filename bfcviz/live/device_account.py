@@ -156,7 +156,7 @@ class _Nvml:
             raise _NvmlMissing(f"NVML does not start, so other processes are not known: {error}") from None
 
     def devices(self) -> list[_NvmlDevice]:
-        """All devices of the machine."""
+        """All devices of the machine that NVML lists."""
         count = self._asked(self._nvml.nvmlDeviceGetCount) or 0
         handles = [self._asked(self._nvml.nvmlDeviceGetHandleByIndex, number) for number in range(count)]
         return [

@@ -43,42 +43,42 @@ class HeapProvider(ABC):
     @property
     @abstractmethod
     def description(self) -> str:
-        """How the framework is watched and what that means, in a sentence."""
+        """How the provider's framework is watched and what that means, in a sentence."""
 
     @property
     @abstractmethod
     def heaps(self) -> list[Any]:
-        """The heaps so far, each of which `LiveDashboard` can watch; more may come.
+        """The provider's heaps so far, each of which `LiveDashboard` can watch; more may come.
 
         All write to the log that was given, if it is on disk; otherwise the first.
         """
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failed request; None: none failed, or the framework only raises its own error."""
+        """The numbers of the framework's last failed request; None: none failed, or it only raises its own error."""
         return None
 
     @property
     def logs(self) -> list[Any]:
-        """The event log of each heap."""
+        """The event log of each heap of this provider."""
         return [heap.log for heap in self.heaps]
 
     def left_out(self, log: Any) -> list[str]:
-        """The names of the heaps that write to another log: a log takes 256."""
+        """The names of this provider's heaps that write to another log: a log takes 256."""
         return [str(heap.name) for heap in self.heaps if heap.log is not log]
 
     @property
     def is_active(self) -> bool:
-        """Whether its `with` has begun and has not ended."""
+        """Whether the provider's `with` has begun and has not ended."""
         return any(each is self for each in self._active)
 
     def new_heaps(self, known: Iterable[Any]) -> list[Any]:
-        """The heaps that are not in `known`."""
+        """The provider's heaps that are not in `known`."""
         before = {id(heap) for heap in known}
         return [heap for heap in self.heaps if id(heap) not in before]
 
     def settle(self) -> None:  # noqa: B027  most have nothing to do
-        """Record deferred events."""
+        """Record the provider's deferred events."""
 
     def watch_here(self) -> None:  # noqa: B027  most watch the whole process
         """Also watch this context (`contextvars`): NumPy is served per context, all others per process."""
@@ -117,7 +117,7 @@ class HeapProvider(ABC):
 
     @abstractmethod
     def _start(self) -> None:
-        """Begin to serve or observe; if it raises it must first restore everything."""
+        """Begin to serve or observe the framework; if it raises it must first restore everything."""
 
     @abstractmethod
     def _stop(self, error: BaseException | None) -> None:
@@ -139,7 +139,7 @@ class ThreadStartHook:
         self._original = threading.Thread.start
 
     def begin(self) -> None:
-        """Replace `threading.Thread.start`."""
+        """Replace `threading.Thread.start`, so that new threads are watched, too."""
         self._original = original = threading.Thread.start
 
         def start(thread: threading.Thread) -> None:
@@ -156,7 +156,7 @@ class ThreadStartHook:
         threading.Thread.start = start  # type: ignore[method-assign, assignment]
 
     def end(self) -> None:
-        """Restore the original; if other code has replaced it since, only pass calls on."""
+        """Restore `threading.Thread.start`; if other code has replaced it since, only pass calls on."""
         if threading.Thread.start is self._start:
             threading.Thread.start = self._original  # type: ignore[method-assign]
         self._start = None

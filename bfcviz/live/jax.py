@@ -20,7 +20,7 @@ from bfcviz.stack_frames import CodePlace, own_place, shown_file
 
 
 class ArrayNames:
-    """Interns a label for each stack, shape and data type; the frames of a stack are read once.
+    """Interns a label for each stack, shape and data type of JAX's arrays; the frames of a stack are read once.
 
     JAX keeps the stack of the call that made an array (`Array.traceback`). The lines inside a function under `jax.jit`
     are not in it, because the compiled program does not run them: its results have the line that calls the function.
@@ -33,7 +33,7 @@ class ArrayNames:
         self._numbers: dict[Any, int] = {}
 
     def number(self, stack: Any, shape: tuple[int, ...], data_type: Any, devices: int = 1) -> int:
-        """The number of the label.
+        """The number of the label of an array of JAX's.
 
         Args:
             stack: JAX's traceback; None: JAX has none.
@@ -96,7 +96,7 @@ class MadeUpAddresses:
         self._starts: dict[int, int] = {}  # of each gap, by its end
 
     def take(self, size: int) -> int:
-        """The start of a range of `size` bytes, 1 or more."""
+        """The made-up address of an array of `size` bytes, 1 or more."""
         at = bisect_left(self._gaps, (size, 0))
         if at == len(self._gaps):
             start = self._top
@@ -109,7 +109,7 @@ class MadeUpAddresses:
         return start
 
     def give_back(self, start: int, size: int) -> None:
-        """Free a range that `take` returned for this size."""
+        """Free the made-up addresses that `take` returned for this size."""
         stop = start + size
         if stop in self._sizes:
             stop += self._remove(stop)
@@ -127,7 +127,7 @@ class MadeUpAddresses:
         self._starts[start + size] = start
 
     def _remove(self, start: int) -> int:
-        """Remove a gap; returns its size."""
+        """Remove a gap of made-up addresses; returns its size."""
         size = self._sizes.pop(start)
         del self._starts[start + size]
         del self._gaps[bisect_left(self._gaps, (size, start))]
@@ -138,7 +138,7 @@ _MOST_SHARDINGS = 4096
 
 
 class DeviceArrays:
-    """The live arrays of one device.
+    """JAX's live arrays of one device.
 
     Args:
         memory: the kind of the device's own memory; None: unknown, then all arrays are in it.
@@ -160,14 +160,14 @@ class DeviceArrays:
         return memory is None or self._memory in (None, memory)
 
     def add(self, size: int, label: int) -> int:
-        """An array of `size` bytes, 1 or more, came; returns its address."""
+        """A live array of `size` bytes, 1 or more, came; returns its made-up address."""
         address = self._addresses.take(size)
         self.heap.allocate(address, size, label=label)
         self.num_bytes += size
         return address
 
     def remove(self, address: int, size: int) -> None:
-        """It went."""
+        """A live array of JAX's went."""
         self.heap.free(address)
         self.num_bytes -= size
         self._addresses.give_back(address, size)
@@ -200,7 +200,7 @@ class _LiveArray(NamedTuple):
 
 
 class LiveArrays:
-    """Reads the live arrays of some devices: an event for each array that came or went since the last reading.
+    """Reads JAX's live arrays of some devices: an event for each array that came or went since the last reading.
 
     A reading takes nothing from the program:
 
@@ -417,7 +417,7 @@ class JaxObserved(HeapProvider):
 
     @property
     def description(self) -> str:
-        """The way, and what it means."""
+        """How JAX is observed, and what that means, as a sentence."""
         if self._live is None:
             text = f"JAX is observed by its totals (memory_stats), a mark at each change; {_NO_LIST}"
         else:
@@ -431,11 +431,11 @@ class JaxObserved(HeapProvider):
 
     @property
     def heaps(self) -> list[ObservedHeap]:
-        """A heap for each device, with its arrays and marks."""
+        """The observed heap of each device, with JAX's live arrays and the marks."""
         return list(self._heaps.values())
 
     def settle(self) -> None:
-        """Read the arrays and totals now."""
+        """Read JAX's live arrays and totals now."""
         self._polling.now()
 
     def _start(self) -> None:
@@ -567,5 +567,5 @@ def _memory_of(device: Any) -> str | None:
 
 
 def name_of(device: Any) -> str:
-    """The name of a device: `gpu:0`."""
+    """The name of a device of JAX's: `gpu:0`."""
     return f"{device.platform}:{device.id}"

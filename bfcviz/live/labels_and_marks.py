@@ -50,7 +50,7 @@ class Scope(AbstractContextManager[Any], ContextDecorator):
     """What `label` and `phase` have in common: a `with` that is a decorator as well, of coroutine functions too."""
 
     def __call__(self, function: Any) -> Any:
-        """The function, run in this `with`."""
+        """The function, run with this label or in this phase."""
         if not iscoroutinefunction(function):
             return super().__call__(function)
 
@@ -153,7 +153,7 @@ class Marked(Protocol):
 
     @property
     def heaps(self) -> list[Any]:
-        """The heaps so far."""
+        """The heaps so far that marks go into."""
 
 
 _sources: tuple[Marked, ...] = ()

@@ -46,7 +46,7 @@ words of random characters."""
 
 
 def without_secrets(words: Sequence[str]) -> list[str]:
-    """The words of a command; a value is `***` if it looks like a secret, or the name of its option says that it is."""
+    """The words of a recorded command; a value is `***` if it looks like a secret, or its option's name says so."""
     found = []
     is_secret = False
     for word in words:

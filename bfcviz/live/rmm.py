@@ -74,16 +74,16 @@ class Rmm:
         self._gpu = gpu
 
     def device(self) -> int:
-        """Number of this thread's device."""
+        """Number of the device that RMM uses in this thread."""
         return int(self._gpu.getDevice())
 
     def total_memory(self, device: int) -> int:
-        """Bytes a device has."""
+        """Bytes a device has, for RMM's heaps."""
         with self.on(device):
             return int(self.mr.available_device_memory()[1])
 
     def room(self, device: int) -> Room:
-        """The memory of a device now."""
+        """The memory of a device now, for RMM's heaps."""
         with self.on(device):
             available, total = self.mr.available_device_memory()
         return Room(int(total), int(available), cuda_driver.load().attribute(CAPABILITY_MAJOR, device))
@@ -110,11 +110,11 @@ class Rmm:
     # -- streams ------------------------------------------------------------------------------------------------
 
     def record(self, device: int, stream: int) -> StreamEvent:
-        """Record an event behind all work in a stream so far; if a capture forbids it, after the capture."""
+        """Record an RMM event behind all work in a stream so far; if a capture forbids it, after the capture."""
         return event_behind(partial(self._try_to_record, device), stream)
 
     def synchronize(self, device: int) -> None:
-        """Wait for all work on a device; raises LiveError during a graph capture, which waiting would break."""
+        """Wait for all of RMM's work on a device; raises LiveError in a graph capture, which waiting would break."""
         driver = cuda_driver.load()
         with self.on(device), driver.relaxed():
             if driver.is_capturing(LEGACY):
@@ -177,7 +177,7 @@ class _ThreadToken:
 
 
 class ServedRmmDevice:
-    """One device's memory: RMM's CallbackMemoryResource calls `allocate` and `free`.
+    """One device's memory, served to RMM: RMM's CallbackMemoryResource calls `allocate` and `free`.
 
     Memory belongs to the stream it was allocated for. A free on another stream is deferred until that stream has done
     its work so far; RMM guarantees no more than that.
@@ -209,7 +209,7 @@ class ServedRmmDevice:
         self._deferred = DeferredFrees(self, lambda _: None, rmm)
 
     def allocate(self, num_bytes: int, stream: Any) -> int:
-        """Allocate `num_bytes`; RMM turns exceptions into MemoryError."""
+        """Allocate `num_bytes` for RMM; RMM turns exceptions into MemoryError."""
         if num_bytes == 0:
             return 0
         number = rmm_stream_number(stream)
@@ -224,7 +224,7 @@ class ServedRmmDevice:
         return address
 
     def free(self, address: int, _num_bytes: int, stream: Any) -> None:
-        """Free memory. It raises nothing: the calling C++ accepts no exception here."""
+        """Free memory of RMM's. It raises nothing: the calling C++ accepts no exception here."""
         owner = self._owners.pop(address, None)
         if owner is None:
             self.lost_frees += address != 0
@@ -249,7 +249,7 @@ class ServedRmmDevice:
             heap.give_back()
 
     def heap_of(self, number: int) -> RmmHeap:
-        """The heap of a stream; made if there is none."""
+        """The heap of a stream of RMM's; made if there is none."""
         with self._lock:
             if number not in self.heaps:
                 self.heaps[number] = self._inherit() or self._make(number)
@@ -274,7 +274,7 @@ class ServedRmmDevice:
         return None
 
     def settle(self) -> None:
-        """Carry out the deferred frees whose streams are done."""
+        """Carry out RMM's deferred frees whose streams are done."""
         self._deferred.free_ready(0, self._device, 0)
 
     def _try_again(self, heap: RmmHeap, num_bytes: int, label: int) -> int:
@@ -292,7 +292,7 @@ class ServedRmmDevice:
     # -- called by `DeferredFrees` ------------------------------------------------------------------------------
 
     def give_back(self, pointer: int, _device: int, stream: int) -> None:
-        """Free memory in the heap it came from."""
+        """Free memory of RMM's in the heap it came from."""
         try:
             self.heaps[stream].free(pointer)
         except InvalidFree:
@@ -303,7 +303,7 @@ class ServedRmmDevice:
                 self.heaps[stream].give_back()
 
     def count(self, noted: int, held: int) -> None:
-        """Needs no counts: each request checks."""
+        """Deferred frees of RMM's need no counts: each request checks."""
 
 
 _kept: list[Any] = []  # objects that RMM holds bare pointers to while any buffer lives: kept forever
@@ -333,7 +333,7 @@ class RmmServed(HeapProvider):
 
     @property
     def description(self) -> str:
-        """The way, and what it means."""
+        """How RMM is served, and what that means, as a sentence."""
         return (
             "RMM is served: all memory that is allocated through RMM comes from bfcviz's heaps, one per stream; every "
             f"request runs some Python{self._capture.note}"
@@ -341,16 +341,16 @@ class RmmServed(HeapProvider):
 
     @property
     def heaps(self) -> list[RmmHeap]:
-        """A heap for each stream used so far; more may come, the default stream's first."""
+        """RMM's heaps, one for each stream used so far; more may come, the default stream's first."""
         return [heap for device in self.devices.values() for heap in list(device.heaps.values())]
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failed request, of the first device that had one; None: none failed."""
+        """The numbers of RMM's last failed request, of the first device that had one; None: none failed."""
         return next((each.failure for each in self.devices.values() if each.failure is not None), None)
 
     def settle(self) -> None:
-        """Carry out the deferred frees whose streams are done."""
+        """Carry out RMM's deferred frees whose streams are done."""
         for device in self.devices.values():
             device.settle()
 
@@ -428,7 +428,7 @@ def serve_rmm(
 
 
 class PolledRmmLog:
-    """One device's log, a CSV file that grows; its times have no date.
+    """RMM's log of one device while RMM writes it, a CSV file; its times have no date.
 
     Args:
         path: the file that RMM writes.
@@ -448,7 +448,7 @@ class PolledRmmLog:
         self._streams: dict[int, int] = {0: 0}
 
     def read(self) -> list[tuple[int, RmmRequest]]:
-        """The requests written since the last call, except for an incomplete one, and the heap's time of each."""
+        """The requests in RMM's log since the last call, except for an incomplete one, and the heap's time of each."""
         with self._path.open("rb") as file:
             file.seek(self._place)
             found = file.read()
@@ -467,7 +467,7 @@ class PolledRmmLog:
             return None
 
     def report(self, when: int, request: RmmRequest) -> None:
-        """Carry out one of them."""
+        """Carry out a request of RMM's log in the observed heap."""
         try:
             self._report(when, request)
         except ValueError:
@@ -520,7 +520,7 @@ class ObservedRmmLogs:
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failure, of the first device that had one; None: no failure."""
+        """The numbers of RMM's last failure, of the first device that had one; None: no failure."""
         return next(
             (file.out_of_memory for file in self.files.values() if file.out_of_memory is not None), None
         )
@@ -538,15 +538,15 @@ class ObservedRmmLogs:
         return adaptor
 
     def begin(self) -> None:
-        """Read the logs at intervals from now on."""
+        """Read RMM's logs at intervals from now on."""
         self._polling.start()
 
     def settle(self) -> None:
-        """Read the logs now."""
+        """Read RMM's logs now."""
         self._polling.now()
 
     def end(self, error: BaseException | None) -> None:
-        """Read the logs to their ends and delete them."""
+        """Read RMM's logs to their ends and delete them."""
         self._polling.stop()
         try:
             self._polling.last(error)
@@ -585,7 +585,7 @@ _kept_callbacks: Final[list[Any]] = []
 
 
 class RmmDeviceRequests:
-    """Records the requests of one device. Nothing is raised: the program must go on, so errors are counted."""
+    """Records RMM's requests of one device. Nothing is raised: the program must go on, so errors are counted."""
 
     def __init__(self, heap: ObservedHeap, capture: Capture) -> None:
         self.heap = heap
@@ -606,12 +606,12 @@ class RmmDeviceRequests:
         self.forwarder = forwarder
 
     def close(self) -> None:
-        """Record no more."""
+        """Record no more of RMM's requests on this device."""
         self.forwarder = None
         self.heap.settle()
 
     def allocated(self, address: int, num_bytes: int, stream: Any) -> bool:
-        """Record an allocation; returns whether it could be."""
+        """Record an allocation of RMM's; returns whether it could be."""
         try:
             label = self._capture.number()
             self.heap.allocate(address, num_bytes, num_bytes, label, self._number_of(stream))
@@ -621,7 +621,7 @@ class RmmDeviceRequests:
         return True
 
     def freed(self, address: int) -> None:
-        """Record a free; outside of the `with`, keep it for the next one."""
+        """Record a free of RMM's; outside of the `with`, keep it for the next one."""
         if self.forwarder is None:
             self._freed_outside.append(address)
             return
@@ -631,7 +631,7 @@ class RmmDeviceRequests:
             self.lose(error)
 
     def failed(self, num_bytes: int, stream: Any) -> None:
-        """Record a request for which there was no memory."""
+        """Record a request of RMM's for which there was no memory."""
         try:
             self.heap.oom(num_bytes, self._capture.number(), self._number_of(stream))
             self.failure = OutOfMemory.of(num_bytes, self.heap.stats())
@@ -649,13 +649,13 @@ class RmmDeviceRequests:
         return self._streams[handle]
 
     def lose(self, error: Exception) -> None:
-        """Count a request that could not be recorded."""
+        """Count a request of RMM's that could not be recorded."""
         self.lost += 1
         self.reason = self.reason or f"{type(error).__name__}: {error}"
 
 
 class Forwarder:
-    """The callbacks of one resource: passes requests to RMM's own resource, and reports them.
+    """The callbacks of one resource of RMM's: passes requests to RMM's own resource, and reports them.
 
     Args:
         requests: receives the reports while this is its forwarder. It is not kept alive, nor the heap with its log.
@@ -761,7 +761,7 @@ class RmmCallbacks:
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failure, of the first device that had one; None: no failure."""
+        """The numbers of RMM's last failure, of the first device that had one; None: no failure."""
         return next((each.failure for each in self.devices.values() if each.failure is not None), None)
 
     def around(self, device: int, upstream: Any, heap: ObservedHeap) -> Any:
@@ -773,18 +773,18 @@ class RmmCallbacks:
         return forwarder.resource(self._resource, upstream)
 
     def begin(self) -> None:
-        """Record from now on."""
+        """Record RMM's requests from now on."""
         self._capture.use()
         for device, forwarder in self._forwarders.items():
             self.devices[device].open(forwarder)
 
     def settle(self) -> None:
-        """Wait until all reports are in the logs."""
+        """Wait until all reports of RMM's requests are in the logs."""
         for requests in self.devices.values():
             requests.heap.settle()
 
     def end(self, _error: BaseException | None) -> None:
-        """Record no more; requests are still passed."""
+        """Record no more of RMM's requests; requests are still passed."""
         self._forwarders.clear()
         for requests in self.devices.values():
             requests.close()
@@ -818,7 +818,7 @@ class RmmObserved(HeapProvider):
 
     @property
     def description(self) -> str:
-        """The way, and what it means."""
+        """How RMM is observed, and what that means, as a sentence."""
         text = (
             f"RMM is observed: its resources stay, and {self.mechanism.description}. What RMM's pools allocate from "
             "CUDA is not recorded, so regions are the addresses seen in use"
@@ -836,16 +836,16 @@ class RmmObserved(HeapProvider):
 
     @property
     def heaps(self) -> list[ObservedHeap]:
-        """A heap for each device, the current one first."""
+        """The observed heap of RMM on each device, the current one first."""
         return list(self._heaps.values())
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failure, of the first device that had one; None: no failure."""
+        """The numbers of RMM's last failure, of the first device that had one; None: no failure."""
         return self.mechanism.out_of_memory
 
     def settle(self) -> None:
-        """Record what is deferred: the log is read now."""
+        """Record what is deferred of RMM's requests: the log is read now."""
         self.mechanism.settle()
 
     def _start(self) -> None:
@@ -867,7 +867,7 @@ class RmmObserved(HeapProvider):
         self.mechanism.end(error)
 
     def _choose(self) -> list[int]:
-        """Devices to observe, the current one first."""
+        """Devices to observe RMM on, the current one first."""
         current = self._rmm.device()
         found = devices_in_order(self._devices, self._rmm.devices, current)
         if self._devices is None:

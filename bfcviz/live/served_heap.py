@@ -27,19 +27,19 @@ class ServedHeap(BFCAllocator):
     advice: ClassVar[str]  # how to free them, for errors
 
     def give_back(self) -> None:
-        """Release the wholly free regions, and those that a capture delayed."""
+        """Release the served heap's wholly free regions, and those that a capture delayed."""
         self.trim()
         if isinstance(self.sub_allocator, CudaSubAllocator):
             self.sub_allocator.free_waiting()
 
     @property
     def holds_memory(self) -> bool:
-        """Whether the device still has memory of it: regions of its pool, or regions that wait for a capture to end."""
+        """Whether the device still has memory of the served heap: of its pool, or what waits for a capture to end."""
         waiting = isinstance(self.sub_allocator, CudaSubAllocator) and self.sub_allocator.used
         return bool(self.stats().pool_bytes or waiting)
 
     def close(self) -> None:
-        """Release all memory; raises AllocatorError while the framework uses any of it, or may request more."""
+        """Release the served heap's memory; raises AllocatorError while the framework uses any, or may request more."""
         held = self.stats()
         if self.is_serving or held.chunks_in_use:
             raise AllocatorError(
@@ -54,7 +54,7 @@ H = TypeVar("H", bound=ServedHeap)
 
 @dataclass
 class HeapFactory(Generic[H]):
-    """Makes the heap of a stream. The heaps of a device share one budget."""
+    """Makes the served heap of each stream. The heaps of a device share one budget."""
 
     kind: type[H]
     framework: str  # the start of their names
@@ -68,7 +68,7 @@ class HeapFactory(Generic[H]):
     _made: dict[int, int] = field(default_factory=dict)
 
     def __call__(self, device: int, stream: int) -> H:
-        """Make the heap of a stream that has none."""
+        """Make the served heap of a stream that has none."""
         if device not in self._budgets:
             self._budgets[device] = Budget(self.limit(device))
         budget = self._budgets[device]
@@ -89,7 +89,7 @@ IS_COMPILED: Final = all(_compiled.load(name) for name in ("bfcviz._heap", "bfcv
 
 
 def require_compiled(what: str) -> None:
-    """Refuse to serve, or what else the compiled build alone can do; call this before anything changes.
+    """Refuse to serve a heap, or what else the compiled build alone can do; call this before anything changes.
 
     Args:
         what: the request, as the subject of a sentence: "Serving NumPy".

@@ -35,7 +35,7 @@ _ALWAYS_HIDDEN: Final = ("bfcviz", "_frozen_importlib", "_frozen_importlib_exter
 
 @dataclass(frozen=True)
 class Stacks:
-    """How stacks are recorded.
+    """How the stacks of allocations are recorded.
 
     Attributes:
         hide: modules whose frames are left out, with their submodules. Frames of bfcviz and of Python's import system
@@ -54,7 +54,7 @@ Captured = Chosen | Stacks | None
 
 
 class Capture:
-    """Gives the label number for an allocation of this thread: of its stack if recorded, and of its current label.
+    """Captures what names an allocation of this thread: the number of its stack, if recorded, and current label.
 
     Args:
         labels: the table of names.
@@ -85,7 +85,7 @@ class Capture:
             raise LiveError(f"capture={what!r} was given; choose nothing, label, stack or Stacks(...)")
 
     def number(self) -> int:
-        """The number to write, 0 for none. For heaps that record each allocation in Python."""
+        """The number of the captured stack and label, 0 for none. For heaps that record each allocation in Python."""
         label = labels_and_marks.number_in(self.labels) if self._named else 0
         return label if self.walker is None else self.walker.number(label)
 
@@ -103,7 +103,7 @@ class _StackNamer:
         self._inside = tuple(f"{name}." for name in self._hidden)
 
     def __call__(self, frame: FrameType, label: int, depth: int) -> int:
-        """The number of a stack with a label. Called during an allocation, once per stack; see `Walker`."""
+        """The number of a captured stack with a label. Called during an allocation, once per stack; see `Walker`."""
         try:
             seen, is_whole = self._visible(frame, depth)
             if not is_whole and not any(map(is_own, seen)):

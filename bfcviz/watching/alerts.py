@@ -80,7 +80,7 @@ class Alert(Threshold):
 
     @property
     def words(self) -> str:
-        """The condition as text."""
+        """The condition of the alert as text."""
         return f"{MEASURES[self.measure]} {self.bound}"
 
 

@@ -101,7 +101,7 @@ class FlightRecorder:
         return os.getpid() == self._process
 
     def write(self, reason: str = "asked") -> Path | None:
-        """Write the events that are kept, one file a heap; the file of the first heap. None: there is none to write.
+        """Write the events that the flight recorder keeps, a file a heap; the first file. None: there is none to write.
 
         Args:
             reason: why, for the name of the file.
@@ -112,7 +112,7 @@ class FlightRecorder:
         return self._write(reason) if len(self.written) < _MOST_FILES else None
 
     def stop(self, error: BaseException | None = None) -> None:
-        """End the recording; a failed request that is in no file yet is written, and the error names the file."""
+        """End the flight recorder; a failed request that is in no file yet is written, and the error names the file."""
         if not self._is_open or not self.is_mine:
             return
         self._is_open = False
@@ -142,7 +142,7 @@ class FlightRecorder:
             say(line, file=sys.stderr)
 
     def end_with_worker(self) -> None:
-        """Also end when multiprocessing ends this process: a worker skips `atexit`."""
+        """Also end the flight recorder when multiprocessing ends this process: a worker skips `atexit`."""
         if (util := sys.modules.get("multiprocessing.util")) is not None:
             util.Finalize(None, self.stop, exitpriority=LAST)
 
@@ -155,11 +155,11 @@ class FlightRecorder:
         self.stop(error)
 
     def passed(self, alarm: Alarm) -> None:
-        """A threshold was passed: write, but not each time that the number swings."""
+        """An alert's threshold was passed: write, but not each time that the number swings."""
         self._safely(alarm.alert.measure)
 
     def settle(self) -> None:
-        """Wait until the files that signals asked for are written."""
+        """Wait until the flight recorder's files that signals asked for are written."""
         for thread in self._writing:
             thread.join()
         self._writing.clear()

@@ -81,7 +81,7 @@ class BfcvizMagics:
             self._begin(_watch_from_magic(arguments, dashboard=True))
 
     def unload(self) -> None:
-        """End the live dashboard, if one is shown."""
+        """End the live dashboard of the magics, if one is shown."""
         if self._live is not None:
             self._end()
 

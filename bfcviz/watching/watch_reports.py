@@ -35,7 +35,7 @@ class ReportHolder(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """One heap at its peak; a card in a notebook, else text.
+    """The report of a watched heap at its peak; a card in a notebook, else text.
 
     Attributes:
         says: how the framework was watched, as text.
@@ -61,14 +61,14 @@ class Report:
 
     @cached_property
     def card(self) -> str:
-        """The card, as HTML."""
+        """The card of the report on a watched heap, as HTML."""
         from bfcviz.exporters.heap_cards import peak_card  # noqa: PLC0415  a training script has no page and draws nothing
 
         return peak_card(self.model, self.says)
 
     @property
     def words(self) -> list[str]:
-        """How it was watched, the peak, and the fragmentation there: one sentence each."""
+        """How the heap was watched, the peak, and the fragmentation there: one sentence each."""
         stats = self.stats
         if not stats.bytes_in_use:
             return [self.says, f"No allocation on the heap of {self.heap}."]
@@ -99,7 +99,7 @@ class Report:
 
 
 def report(trace: Trace, pool: int = 0, says: str = "") -> Report:
-    """The report of one heap of a trace, over the steps that are still kept."""
+    """The report of one watched heap, over the steps that are still kept."""
     model = Model(trace, pool)
     model.seek(peak(trace, pool))
     name, has_regions = trace.origin.pools[pool].name, regions_known(trace.origin.details, pool)
@@ -134,7 +134,7 @@ def _watch_report_holder_name(trace: Trace, label: int) -> str:
 
 @dataclass(frozen=True)
 class OomReport:
-    """A failed request and why it failed; a card in a notebook, else text.
+    """The report of a watch on a failed request and why it failed; a card in a notebook, else text.
 
     Attributes:
         step: the step just after the request.
@@ -158,14 +158,14 @@ class OomReport:
 
     @cached_property
     def card(self) -> str:
-        """The card, as HTML."""
+        """The card of the report on a failed request, as HTML."""
         from bfcviz.exporters.heap_cards import failure_card  # noqa: PLC0415  a training script has no page and draws nothing
 
         return failure_card(self.model, self.diagnosis)
 
     @property
     def note(self) -> str:
-        """One line for a traceback."""
+        """One line on the failed request, for the program's traceback."""
         return printable(f"bfcviz: {self.headline} (step {self.step:,})")
 
     def __str__(self) -> str:
@@ -178,7 +178,7 @@ class OomReport:
 
 
 def last_oom_report(trace: Trace) -> OomReport | None:
-    """The last request that failed; None where none failed, or its event is no longer kept."""
+    """The report on the last request that failed; None where none failed, or its event is no longer kept."""
     end = len(trace)
     if end == trace.first:
         return None

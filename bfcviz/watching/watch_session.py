@@ -63,7 +63,7 @@ Capture = Chosen | Stacks
 
 
 class Plan(NamedTuple):
-    """The frameworks to watch, and notes on those that are not."""
+    """What a watch chose: the frameworks to watch, and notes on those that are not."""
 
     requests: list[WatchRequest]
     notes: list[str]
@@ -217,7 +217,7 @@ def make_watch_source(
 
 
 def open_source(request: WatchRequest, log: EventLog | Recording | None) -> HeapProvider:
-    """The heap provider of a framework, not started.
+    """The heap provider that a watch takes for a framework, not started.
 
     Args:
         request: the framework and how to watch it.
@@ -239,7 +239,7 @@ def open_source(request: WatchRequest, log: EventLog | Recording | None) -> Heap
 def start_order(
     sources: Sequence[HeapProvider], requests: Sequence[WatchRequest]
 ) -> list[tuple[HeapProvider, str]]:
-    """The sources in the order to start them, each with the name of its framework.
+    """The sources of a watch in the order to start them, each with the name of its framework.
 
     NumPy's is the last, so that threads which the others start are not served.
     """
@@ -317,20 +317,20 @@ class Watch:
 
     @property
     def traces(self) -> list[Trace]:
-        """The trace of each heap, or of all that are recorded together, as `trace`."""
+        """The trace of each watched heap, or of all that are recorded together, as `trace`."""
         if Watch.current is self:
             self._refresh()
         return list(self._traces.values())
 
     @property
     def trace(self) -> Trace:
-        """The trace of the first heap, with the events until now: all, or with a ring in memory the newest."""
+        """The trace of the first watched heap, with the events until now: all, or with a ring in memory the newest."""
         self._check_started()
         return self.traces[0]
 
     @property
     def dashboard(self) -> "WatchDashboard":
-        """The live view; made now if it was not displayed at the start, or was closed."""
+        """The live view of the watch; made now if it was not displayed at the start, or was closed."""
         self._check_started()
         if self._dashboard is None or self._dashboard.closed:
             with unserved(), self._reading:
@@ -338,12 +338,12 @@ class Watch:
         return self._dashboard
 
     def report(self) -> Report:
-        """The peak of the first heap: its bytes, fragmentation and holders; a card in a notebook."""
+        """The peak of the first watched heap: its bytes, fragmentation and holders; a card in a notebook."""
         with unserved():
             return report(self.trace, says=self.says)
 
     def mark(self, name: str, value: float = 0) -> None:
-        """Record a mark on each heap: a step, a phase, a note, or a number such as a loss; see `bfcviz.mark`."""
+        """Record a mark on each watched heap: a step, a phase, a note, or a number such as a loss; as `bfcviz.mark`."""
         self._check_started()
         put_mark(self.sources, checked_name(name), value)
 
@@ -354,7 +354,7 @@ class Watch:
             self._run_safely(lambda: self._show_failure(error))
 
     def _refresh(self) -> None:
-        """Let the traces have the events until now."""
+        """Let the traces of the watch have the events until now."""
         dashboard = None if self._dashboard is None or self._dashboard.closed else self._dashboard
         with unserved():
             for source in self.sources:
@@ -425,7 +425,7 @@ class Watch:
             raise LiveError("this watch has not started: use this inside its `with`, or after it")
 
     def _open(self) -> None:
-        """Start to read what the heaps write."""
+        """Start to read what the watched heaps write."""
         self._add_heaps()
         if self.folder is not None:
             self._drain = FolderDrain(self.folder, IndexBuilder, self._settings.keep_bytes)
@@ -615,7 +615,7 @@ def watch(  # noqa: PLR0913  the options, and every framework by its name
 
 
 def events_in(keep: int | str) -> int:
-    """How many events a ring of this size has, in bytes or as text."""
+    """How many events the ring of a watched heap has, for its size in bytes or as text."""
     return max(parse_bytes(keep, "keep") // EVENT.itemsize, 1)
 
 

@@ -59,11 +59,11 @@ class CountedBFCMemory(PythonSubAllocator):
 
     @property
     def driver_calls(self) -> DriverCalls:
-        """Number of calls."""
+        """Number of calls to the memory below a BFC heap."""
         return DriverCalls(self._grants, self._refusals, self._releases)
 
     def allocate(self, alignment: int, num_bytes: int) -> tuple[int, int] | None:  # noqa: ARG002  as recorded, or 2 MiB
-        """Grant a region: its address and size; None: refused."""
+        """Grant a BFC heap a region: its address and size; None: refused."""
         operation, size = self._refused
         if operation != self.operation or num_bytes >= size:
             self._tries_less = not (self._backs_off_once and self._refusals)
@@ -78,7 +78,7 @@ class CountedBFCMemory(PythonSubAllocator):
         return found
 
     def free(self, address: int, num_bytes: int) -> None:
-        """Take back a region; joined ones come back as one."""
+        """Take back a region of a BFC heap; joined ones come back as one."""
         self._releases += 1
         self.take(address, num_bytes)
 
@@ -87,12 +87,14 @@ class CountedBFCMemory(PythonSubAllocator):
         raise NotImplementedError
 
     def take(self, address: int, num_bytes: int) -> None:
-        """Take back a region."""
+        """Take back a region of a BFC heap."""
         raise NotImplementedError
 
 
 class RecordedBFCMemory(CountedBFCMemory):
-    """Grants the address of the next recorded region of the same size; other sizes get addresses above all of these.
+    """Grants a BFC heap the address of the next recorded region of the same size.
+
+    Other sizes get addresses above all of these.
 
     Args:
         regions: of `REGION_ROW`.
@@ -128,7 +130,7 @@ class RecordedBFCMemory(CountedBFCMemory):
         return address, num_bytes
 
     def take(self, address: int, num_bytes: int) -> None:
-        """Take back a region."""
+        """Take back a region of a BFC heap."""
         for start in [each for each in self._granted if address <= each < address + num_bytes]:
             del self._granted[start]
 
@@ -153,7 +155,7 @@ class RecordedBFCMemory(CountedBFCMemory):
 
 
 class ExactBFCMemory(CountedBFCMemory):
-    """Grants and refuses what the driver granted and refused in the trace, request by request.
+    """Grants and refuses a BFC heap what the driver did in the trace, request by request.
 
     Args:
         regions: of `REGION_ROW`; what is not among them is refused.
@@ -172,7 +174,7 @@ class ExactBFCMemory(CountedBFCMemory):
         return waiting.pop(0) if waiting and waiting[0][1] >= num_bytes else None
 
     def take(self, address: int, num_bytes: int) -> None:  # noqa: ARG002  recorded
-        """Take back a region."""
+        """Take back a region of a BFC heap."""
         waiting = self._calls.get(self.operation)
         if waiting and (address, 0) in waiting:
             waiting.remove((address, 0))
@@ -221,7 +223,7 @@ _LOG_STEP = 64  # the capacity of a log is a multiple of this
 
 @dataclass(frozen=True)
 class BFCPolicy:
-    """The rules of TensorFlow's and XLA's BFC allocator.
+    """The policy of TensorFlow's and XLA's BFC allocator.
 
     Attributes:
         options: those that were given: `version` of `VERSIONS`, and of `BFC_OPTIONS` and `MEMORY_OPTIONS`, which win
@@ -243,7 +245,7 @@ class BFCPolicy:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All of `BFC_OPTIONS` and `MEMORY_OPTIONS`, with the defaults of the version where none is given."""
+        """All options of the BFC policy; where one is not given, it has the default of the version."""
         version = self.options.get("version", "2.21")
         found = {**BFC_OPTIONS, **MEMORY_OPTIONS, **VERSIONS[version], **self.options}
         found.pop("version", None)
@@ -257,7 +259,7 @@ class BFCPolicy:
         record: bool = False,
         stop_at_failure: bool = False,
     ) -> Outcome:
-        """Serve all requests from an empty heap; as `Policy.serve`. Without a limit a heap must grow."""
+        """Serve all requests from an empty BFC heap; as `Policy.serve`. Without a limit a heap must grow."""
         checked_limit(limit)
         heap, memory = self._heap(stream, limit, record=record)
         results = heap.replay(_bfc_operations(stream, len(stream)))
@@ -336,7 +338,7 @@ def _bfc_operations(stream: RequestStream, stop: int) -> Operations:
 
 
 def _bfc_failure_stop(stream: RequestStream, address: NDArray[np.uint64]) -> int:
-    """The index after the first failure."""
+    """The index after the first failure of a BFC heap."""
     failed = failed_allocations(stream.rows, address)
     return int(failed[0]) + 1 if len(failed) else len(stream)
 

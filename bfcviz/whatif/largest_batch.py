@@ -42,7 +42,7 @@ _STEP_WORDS: Final = ("step", "iteration", "batch", "epoch")
 
 @dataclass(frozen=True)
 class ScaledRequests:
-    """A stream, and which of its blocks grow with the batch; the others stay.
+    """The requests of a larger batch: a stream, and which of its blocks grow with the batch; the others stay.
 
     This is a model: it assumes that every chosen block is proportional to the batch, and that the program makes the
     same requests in the same order. Workspaces of convolutions, and kernels chosen by size, do not obey it.
@@ -58,7 +58,7 @@ class ScaledRequests:
     assumption: str
 
     def times(self, numerator: int, denominator: int) -> RequestStream:
-        """The requests, with the blocks that grow `numerator / denominator` as large; sizes are rounded up.
+        """The requests of another batch: blocks that grow are `numerator / denominator` as large, rounded up.
 
         Raises:
             InvalidRequest: a block would have 2^62 bytes or more.
@@ -74,7 +74,7 @@ class ScaledRequests:
         return replace(self.stream, rows=rows)
 
     def peak_growing(self) -> int:
-        """The most requested bytes in use of blocks that grow."""
+        """The most requested bytes in use of blocks that grow with the batch."""
         return int(_batch_allocations_only(self.stream, self.grows).live_bytes.max(initial=0))
 
 
@@ -141,7 +141,7 @@ def _batch_allocations_text(stream: RequestStream, chosen: NDArray[np.bool_]) ->
 
 
 def _batch_allocations_only(stream: RequestStream, chosen: NDArray[np.bool_]) -> RequestStream:
-    """The stream, with all other allocations empty."""
+    """The stream with the blocks that grow with the batch; all other allocations are empty."""
     rows = stream.rows.copy()
     rows["size"][(rows["kind"] == ALLOCATE) & ~chosen] = 0
     return replace(stream, rows=rows)
@@ -255,7 +255,7 @@ def largest_batch(  # noqa: PLR0913  the question, and how to search
 
 
 class _BatchSearch:
-    """One search; factors are counted in samples of the batch, or in hundredths."""
+    """One search for the largest batch; factors are counted in samples of the batch, or in hundredths."""
 
     def __init__(
         self, requests: ScaledRequests, policy: Policy, limit: int, batch: int | None, runner: TrialRunner
@@ -266,7 +266,7 @@ class _BatchSearch:
         self.tried: dict[int, Trial] = {}
 
     def run(self) -> None:
-        """Find two neighbours of which the smaller one fits.
+        """Find two neighbouring batches of which the smaller one fits.
 
         Raises:
             InvalidRequest: the blocks that do not grow do not fit.
@@ -284,7 +284,7 @@ class _BatchSearch:
         self._fits(bad)
 
     def result(self, seconds: float, *, complete: bool) -> LargestBatch:
-        """What is known so far."""
+        """What is known so far of the largest batch."""
         good = max((each for each, trial in self.tried.items() if trial.fits), default=None)
         above = [
             each for each, trial in self.tried.items() if not trial.fits and (good is None or each > good)

@@ -120,7 +120,7 @@ class OwnRules:
 
     @property
     def text(self) -> str:
-        """The rules as `policy_of` reads them."""
+        """The rules of the trace's own heap, as `policy_of` reads them."""
         name = self.policy.name
         return policy_text(name, other_than_default(name, self.policy.options))
 

@@ -27,7 +27,7 @@ class Skyline:
         self._all = np.zeros(2 * self._leaves, np.int64)
 
     def top(self, start: int, stop: int) -> int:
-        """The highest value in [start, stop), which is not empty."""
+        """The skyline's highest offset in [start, stop), which is not empty."""
         low, high, found = start + self._leaves, stop + self._leaves, 0
         while low < high:
             if low % 2:
@@ -46,7 +46,7 @@ class Skyline:
         return found
 
     def lift(self, start: int, stop: int, value: int) -> None:
-        """Let no value in [start, stop), which is not empty, be lower than `value`."""
+        """Let no offset of the skyline in [start, stop), which is not empty, be lower than `value`."""
         low, high = start + self._leaves, stop + self._leaves
         while low < high:
             if low % 2:
@@ -234,7 +234,7 @@ def _canonical_blocks_by_group(
 
 
 class Task:
-    """Unplaced blocks of a range of sections that no other unplaced block connects with others.
+    """Of a search for a packing: unplaced blocks of sections that no other unplaced block connects with others.
 
     Attributes:
         start, stop: where its pairs are in the list of the search.
@@ -256,7 +256,7 @@ _NO_TASK = Task(0, 0, 0, 0)
 
 
 class Frame:
-    """A place for one block, the choice of which is still open.
+    """In the search for a packing: a place for one block, the choice of which is still open.
 
     Attributes:
         task: whose blocks these are.
@@ -278,7 +278,7 @@ class Frame:
 
 
 class CanonicalSearch:
-    """One search for a plan of at most `height` bytes.
+    """One complete search for a packing of at most `height` bytes.
 
     Args:
         problem: the blocks.
@@ -334,7 +334,7 @@ class CanonicalSearch:
         self._solved = self._begin(sections)
 
     def run(self, steps: int) -> int:
-        """Try to place at most so many blocks; returns SEARCHING, FOUND or IMPOSSIBLE."""
+        """Try to pack at most so many blocks; returns SEARCHING, FOUND or IMPOSSIBLE."""
         if self._depth == 0:
             return IMPOSSIBLE
         step = 0

@@ -80,7 +80,7 @@ _MOST_PLANS: Final = 4
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """Rectangles to pack, one a block: int64[blocks].
+    """The lifetimes of the blocks to plan, as rectangles: int64[blocks].
 
     Attributes:
         start: index of the request that allocates it.
@@ -98,7 +98,7 @@ class Lifetimes:
 
     @classmethod
     def of(cls, stream: RequestStream) -> "Lifetimes":
-        """The lifetimes of a stream; sizes are rounded up to a multiple of 256 bytes, as GPUs want addresses."""
+        """The lifetimes of a stream's blocks; sizes are rounded up to 256 bytes, as GPUs want addresses."""
         rows, n = stream.rows, len(stream)
         start, stop = np.zeros(stream.blocks, np.int64), np.full(stream.blocks, n, np.int64)
         for kind, found in ((ALLOCATE, start), (FREE, stop)):
@@ -109,7 +109,7 @@ class Lifetimes:
     def columns(
         self, blocks: NDArray[np.intp]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Start, stop and size of these blocks."""
+        """Start, stop and size of these blocks of a plan."""
         return self.start[blocks], self.stop[blocks], self.size[blocks]
 
     @property
@@ -129,7 +129,7 @@ class Lifetimes:
 
 @dataclass(frozen=True)
 class PackingPlan:
-    """Offsets of all blocks in one region.
+    """A plan: the offsets of all blocks in one region.
 
     Attributes:
         lifetimes: of the blocks.
@@ -145,12 +145,12 @@ class PackingPlan:
 
     @cached_property
     def height(self) -> int:
-        """Bytes of the region."""
+        """Bytes of the region of the plan."""
         return int((self.offset + self.lifetimes.size)[self.lifetimes.size > 0].max(initial=0))
 
     @property
     def excess(self) -> float:
-        """How much more the height is than the least that is proven, as a share of that; 0: no plan needs less."""
+        """How much more the plan needs than the least that is proven, as a share of that; 0: no plan needs less."""
         return self.height / self.least - 1 if self.least else 0.0
 
 
@@ -408,7 +408,7 @@ def _searched_plan(
 
 
 def _pairs_of_live_blocks(lifetimes: Lifetimes) -> int:
-    """How many pairs of blocks live at one time."""
+    """How many pairs of blocks to plan live at one time."""
     used = np.flatnonzero(lifetimes.size > 0)
     start, stop = np.sort(lifetimes.start[used]), np.sort(lifetimes.stop[used])
     return int((np.arange(len(used)) - np.searchsorted(stop, start, "right")).sum())
@@ -450,7 +450,7 @@ class _Placement(NamedTuple):
 
 @dataclass(frozen=True)
 class LiveBytesPolicy:
-    """The least memory: that of the live blocks.
+    """The lower bound as a policy: the memory of the live blocks.
 
     Attributes:
         options: of `LIVE_OPTIONS`.
@@ -474,7 +474,7 @@ class LiveBytesPolicy:
         record: bool = False,
         stop_at_failure: bool = False,
     ) -> Outcome:
-        """Serve all requests; as `Policy.serve`. A trace has one region a block, so at most 65,535 at a time."""
+        """Serve all requests by the lower bound. A trace has one region a block, so at most 65,535 at a time."""
         checked_limit(limit)
         unit = self.options.get("unit", LIVE_OPTIONS["unit"])
         size = -(-stream.block_sizes // unit) * unit
@@ -491,7 +491,7 @@ class LiveBytesPolicy:
 
 @dataclass(frozen=True)
 class PackedPolicy:
-    """One region in which every block has its place before the first request.
+    """The plan as a policy: one region in which every block has its place before the first request.
 
     Attributes:
         options: of `PACKED_OPTIONS`.
@@ -514,7 +514,7 @@ class PackedPolicy:
         record: bool = False,
         stop_at_failure: bool = False,
     ) -> Outcome:
-        """Serve all requests; as `Policy.serve`. Blocks that the plan puts above the limit fail."""
+        """Serve all requests by a plan, as `Policy.serve`. Blocks that the plan puts above the limit fail."""
         checked_limit(limit)
         plan = _plan_under_limit(stream, limit, self.options.get("seconds", SECONDS))
         size = plan.lifetimes.size.copy()

@@ -110,11 +110,11 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str:
-        """As in the table of policies."""
+        """The name of the policy, as in the table of policies."""
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Those that were given, by name."""
+        """The options of the policy that were given, by name."""
 
     def serve(
         self,
@@ -124,7 +124,7 @@ class Policy(Protocol):
         record: bool = False,
         stop_at_failure: bool = False,
     ) -> Outcome:
-        """Serve all requests from an empty heap.
+        """Serve all requests under the rules of the policy, from an empty heap.
 
         Args:
             stream: the requests.
@@ -159,7 +159,7 @@ class PoolPolicy:
         record: bool = False,
         stop_at_failure: bool = False,
     ) -> Outcome:
-        """Serve all requests from an empty pool; as `Policy.serve`."""
+        """Serve all requests by the policy's pool, empty at first; as `Policy.serve`."""
         checked_limit(limit)
         granted = NO_LIMIT if limit is None else limit
         driver = DriverMemory(granted)
@@ -285,7 +285,7 @@ def _recorded_policy_history(
 
 
 def _report_policy_regions(pieces: Sequence[DriverCall], history: RecordedHistory) -> None:
-    """Report the regions of a call for memory."""
+    """Report the regions of a policy's call for memory."""
     for address, size, join in pieces:
         if size < 0:
             history.ledger.release(address)

@@ -48,7 +48,7 @@ class SearchControl:
 
     @property
     def stopped(self) -> bool:
-        """Whether `stop` was called."""
+        """Whether the search was stopped by `stop`."""
         return self._stopped.is_set()
 
     def stop(self) -> None:
@@ -115,7 +115,7 @@ class TrialCache:
         return len(self._known)
 
     def get(self, key: TrialKey) -> Mapping[str, Any] | None:
-        """The result of this key; None: not known."""
+        """The cached result of a trial, by its key; None: not known."""
         found = self._known.get(key)
         if found is None and self._folder is not None:
             found = self._read(key)
@@ -124,7 +124,7 @@ class TrialCache:
         return found
 
     def put(self, key: TrialKey, result: Mapping[str, Any]) -> None:
-        """Keep a result of numbers and texts.
+        """Keep a trial's result of numbers and texts.
 
         Raises:
             FileError: its file cannot be written.
@@ -160,7 +160,7 @@ SHARED: Final = TrialCache()
 
 
 def trial_cache(cache: TrialCache | str | os.PathLike[str] | None) -> TrialCache:
-    """The cache itself, that of a folder, or the shared one."""
+    """The cache of trials: the given one, that of a folder, or the shared one."""
     if cache is None:
         return SHARED
     return cache if isinstance(cache, TrialCache) else TrialCache(cache)
@@ -187,7 +187,7 @@ _LONGEST: Final = 72
 
 @dataclass(frozen=True)
 class Trial:
-    """One replay that ends at the first request that fails; sizes in bytes.
+    """One replay of a search, which ends at the first request that fails; sizes in bytes.
 
     Attributes:
         policy: name of the rules.
@@ -219,7 +219,7 @@ class Trial:
 
     @classmethod
     def of(cls, outcome: Outcome, seconds: float) -> "Trial":
-        """The trial of an outcome."""
+        """The trial of a search that had this outcome."""
         failures = outcome.failures
         return cls(
             policy=outcome.policy,
@@ -238,7 +238,7 @@ class Trial:
 
 
 class TrialRunner:
-    """Replays streams, or takes the trial from the cache.
+    """Replays streams for a search, or takes the trial from the cache.
 
     Args:
         cache: of trials.
@@ -305,7 +305,7 @@ def trial_failure_text(request: int | None, event: int | None, size: int, label:
 
 
 def effort_text(replays: int, seconds: float) -> str:
-    """How much work a search was."""
+    """How much work a search was, as text: replays and seconds."""
     return f"{replays:,} replays in {seconds:.2f} s"
 
 
@@ -332,7 +332,7 @@ def expected_steps(bad: int, good: int) -> int:
 
 
 def searchable(stream: RequestStream) -> RequestStream:
-    """The same stream, if trials can find anything about it.
+    """The same stream, if the trials of a search can find anything about it.
 
     Raises:
         InvalidRequest: no search can say anything about it: it allocates nothing, or frees nothing.

@@ -25,7 +25,7 @@ class SegmentCache:
         self._least = NO_SIZE  # bytes of the smallest segment so far: no smaller block can be a whole one
 
     def add_segment(self, address: int, size: int) -> None:
-        """Know a new segment; its memory is not free yet."""
+        """Know a new segment of the simulated pool; its memory is not free yet."""
         self.segments[address] = size
         self._least = min(self._least, size)
 
@@ -83,15 +83,15 @@ class SimulatedPool:
         self._free_lists: list[FreeBlocks] = []
 
     def allocate(self, size: int, stream: int) -> int:
-        """The address of a block of at least `size` bytes (1 or more); 0 if the memory does not suffice."""
+        """The address of a simulated block of at least `size` bytes (1 or more); 0 if the memory does not suffice."""
         raise NotImplementedError
 
     def free(self, address: int) -> None:
-        """Free the block at `address`."""
+        """Free the simulated pool's block at `address`."""
         raise NotImplementedError
 
     def largest_free(self) -> int:
-        """Bytes of the largest free block that has memory; 0 if there is none.
+        """Bytes of the simulated pool's largest free block that has memory; 0 if there is none.
 
         Free blocks that touch are two if the pool keeps them so, for one request cannot get both.
         """
@@ -108,7 +108,7 @@ class SimulatedPool:
         return blocks
 
     def occupy(self, address: int, size: int) -> None:
-        """Count a block as in use; a subclass calls this for each that it allocates."""
+        """Count a block of the simulated pool as in use; a subclass calls this for each that it allocates."""
         self._used.put(address, size)
         self.in_use += size
         self.block_size = size

@@ -93,7 +93,7 @@ class SmallestLimit(Answer):
 
     @property
     def added(self) -> int | None:
-        """Bytes that the rules need above the lower bound, for rounding and fragmentation."""
+        """Bytes of the smallest limit above the lower bound, for rounding and fragmentation."""
         return None if self.limit_bytes is None else self.limit_bytes - self.lower_bound
 
 
@@ -160,7 +160,7 @@ def _found_limit(search: "LimitSearch") -> InOrder:
 
 
 class LimitSearch:
-    """One search; limits are counted in granules.
+    """One search for the smallest limit; limits are counted in granules.
 
     Args:
         granule: in bytes.
@@ -188,7 +188,7 @@ class LimitSearch:
             )
 
     def run(self) -> None:
-        """Find two neighbours of which the larger one fits.
+        """Find two neighbouring limits of which the larger one fits.
 
         Raises:
             InvalidRequest: the policy cannot serve the stream, or not under the largest limit.
@@ -201,12 +201,12 @@ class LimitSearch:
             self._fits(bad)  # the lower bound itself fits: its next smaller one is shown to fail, too
 
     def found(self) -> InOrder:
-        """The smallest limit that fits, of those tried; the largest one tried if none does."""
+        """The smallest limit that fits so far, of those tried; the largest one tried if none does."""
         fitting = [number for number, trial in self.tried.items() if trial.fits]
         return InOrder(bool(fitting), self.granule * min(fitting, default=max(self.tried, default=0)))
 
     def result(self, seconds: float, *, complete: bool) -> SmallestLimit:
-        """What is known so far."""
+        """What is known so far of the smallest limit."""
         good = min((each for each, trial in self.tried.items() if trial.fits), default=None)
         below = [
             each for each, trial in self.tried.items() if not trial.fits and (good is None or each < good)
@@ -295,7 +295,7 @@ def limit_lines(found: SmallestLimit) -> list[str]:
 
 
 def _lines_of_orders(found: SmallestLimit) -> list[str]:
-    """The range of limits, where ties decide it."""
+    """The range of smallest limits, where ties decide it."""
     orders = found.orders
     if found.limit_bytes is None or orders is None or not orders.decide:
         return []

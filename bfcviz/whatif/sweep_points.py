@@ -63,7 +63,7 @@ class TraceSource(NamedTuple):
 
 @dataclass(frozen=True)
 class SentStream:
-    """What is sent to workers of a request stream: all that a policy can see; `names`: of its labels, by number.
+    """What a sweep sends its workers of a request stream: all that a policy can see; `names`: of labels, by number.
 
     No tuple: Dask would send each item on its own.
     """
@@ -77,11 +77,11 @@ class SentStream:
 
     @classmethod
     def of(cls, stream: RequestStream) -> "SentStream":
-        """What to send of a stream."""
+        """What a sweep sends its workers of a stream."""
         return cls(stream.rows, stream.regions, stream.label_names, stream.source, stream.limit, stream.notes)
 
     def stream(self) -> RequestStream:
-        """The stream, after sending."""
+        """The request stream, after a sweep's worker received it."""
         labels = Labels()
         for number in range(1, max(self.names, default=0) + 1):
             labels.intern(
@@ -151,7 +151,7 @@ class SweepPoint:
 
     @property
     def key(self) -> "PointKey":
-        """What its result depends on."""
+        """What the result of the point depends on."""
         return PointKey(
             self.source.name,
             self.source.version,
@@ -167,7 +167,7 @@ class SweepPoint:
 
 
 class PointKey(NamedTuple):
-    """What a result depends on: equal keys mean equal numbers. See `PointResult`."""
+    """What the result of a point depends on: equal keys mean equal numbers. See `PointResult`."""
 
     trace: str
     version: str
@@ -235,17 +235,17 @@ class PointResult:
 
     @property
     def key(self) -> PointKey:
-        """What it depends on."""
+        """What the result of the point depends on."""
         return PointKey(self.trace, self.version, self.pool, self.policy, self.limit, self.stop_at_failure)
 
     @property
     def fits(self) -> bool:
-        """Whether every request was served."""
+        """Whether every request of the point was served."""
         return self.failures == 0 and self.served == self.requests
 
     @property
     def outcome(self) -> str:
-        """`fits`, `fails`, or `error`."""
+        """What the point came to: `fits`, `fails`, or `error`."""
         return "error" if self.error else "fits" if self.fits else "fails"
 
 
@@ -273,7 +273,7 @@ class _StreamCacheEntry:
 
 
 class StreamCache:
-    """Streams by key, and the errors of traces that cannot be read. It is thread-safe.
+    """Request streams by key, for a sweep's points, and the errors of traces that cannot be read. It is thread-safe.
 
     Args:
         most_bytes: of all streams together; the newest is always kept.
@@ -285,7 +285,7 @@ class StreamCache:
         self._most_bytes = most_bytes
 
     def get(self, key: str, read: Callable[[], RequestStream]) -> CachedStream:
-        """The stream of this key, which `read` returns the first time.
+        """The request stream of this key, which `read` returns the first time.
 
         Raises:
             BfcvizError: what `read` raised the first time.
@@ -307,7 +307,7 @@ class StreamCache:
         return entry.found
 
     def forget(self, prefix: str) -> None:
-        """Drop all streams whose key begins with this."""
+        """Drop all request streams whose key begins with this."""
         with self._lock:
             self._entries = {key: entry for key, entry in self._entries.items() if not key.startswith(prefix)}
 
@@ -426,7 +426,7 @@ _NOT_STARTED: Final = (
 def in_processes(
     points: Sequence[SweepPoint], streams: Mapping[str, SentStream], stop: threading.Event, processes: int
 ) -> Iterator[tuple[int, PointResult]]:
-    """Index and result of each point as it arrives; see `serve_points`. At its end all processes are ended.
+    """Serve points in processes, which end with it: index and result of each as it arrives; see `serve_points`.
 
     Raises:
         InvalidRequest: a policy is a class of a notebook, which other processes cannot import.
@@ -475,7 +475,7 @@ def _check_can_be_sent(points: Sequence[SweepPoint]) -> None:
 
 
 class _Lane:
-    """A process, and the point that it serves."""
+    """A process of a sweep, and the point that it serves."""
 
     def __init__(self, streams: Mapping[str, SentStream]) -> None:
         self._streams = dict(streams)
@@ -574,7 +574,7 @@ class _Loss(Enum):
 
 @contextmanager
 def connected(client: "Client | str") -> Iterator["Client"]:
-    """The client itself, or one of the scheduler at this address, which is closed after the block.
+    """The Dask client itself, or one of the scheduler at this address, which is closed after the block.
 
     Raises:
         MissingExtra: Dask is not installed.
@@ -600,7 +600,7 @@ def connected(client: "Client | str") -> Iterator["Client"]:
 def on_dask(
     points: Sequence[SweepPoint], streams: Mapping[str, SentStream], stop: Event, client: "Client"
 ) -> Iterator[tuple[int, PointResult]]:
-    """Index and result of each point as it arrives; see `serve_points`.
+    """Serve points on a Dask cluster: index and result of each as it arrives; see `serve_points`.
 
     Raises:
         ConnectionError: the cluster does not answer any more, or has no worker.
@@ -740,7 +740,9 @@ _BYTES_A_REQUEST: Final = 10  # of a file
 def processes_pay_off(
     points: Sequence[SweepPoint], streams: Mapping[str, SentStream], processes: int
 ) -> bool:
-    """Whether processes save more than their start costs; True where that is not known, or where they protect this one.
+    """Whether processes for a sweep's points save more than their start costs, or protect this one.
+
+    True where that is not known.
 
     One process saves nothing: who asks for it wants points to end it instead of this process. Rules that are not of the
     table can do that, too.

@@ -19,7 +19,7 @@ LEAST_ORDERS: Final = 64
 
 
 class Ties(NamedTuple):
-    """Who decides between free blocks of one size, where the requests do not.
+    """What breaks ties between free blocks of one size, where the requests do not.
 
     Attributes:
         by: what decides, in a few words of the singular.
@@ -43,7 +43,7 @@ TIES: Final[Mapping[str, Ties]] = {
 
 
 class InOrder(NamedTuple):
-    """What one order leads to.
+    """What one order of tied blocks leads to.
 
     Attributes:
         fits: whether all requests are served.
@@ -56,7 +56,7 @@ class InOrder(NamedTuple):
 
 @dataclass(frozen=True)
 class Orders:
-    """What ties change.
+    """What the ways to break ties change.
 
     Attributes:
         by: what decides, in a few words.
@@ -68,29 +68,29 @@ class Orders:
 
     @property
     def tried(self) -> int:
-        """How many orders were tried."""
+        """How many orders of tied blocks were tried."""
         return len(self.found)
 
     @property
     def fitting(self) -> int:
-        """With how many of them all requests are served."""
+        """With how many orders of tied blocks all requests are served."""
         return sum(each.fits for each in self.found)
 
     @property
     def least(self) -> int:
-        """The least amount: with any order that was tried, and a margin below."""
+        """The least amount: with any order of ties that was tried, and a margin below."""
         low, high = self._seen()
         return max(low - (high - low) // MARGIN, 0)
 
     @property
     def most(self) -> int:
-        """The largest amount: with any order that was tried, and a margin above."""
+        """The largest amount: with any order of ties that was tried, and a margin above."""
         low, high = self._seen()
         return high + (high - low) // MARGIN
 
     @property
     def decide(self) -> bool:
-        """Whether the order changes the result."""
+        """Whether the order of tied blocks changes the result."""
         return len(set(self.found)) > 1
 
     def _seen(self) -> tuple[int, int]:
@@ -99,7 +99,7 @@ class Orders:
 
 
 def in_orders(policy: Policy, first: InOrder, serve: Callable[[Policy], InOrder], *, requests: int) -> Orders:
-    """Try the orders of a policy: all, as long as they serve no more than `MOST_REQUESTS`; few where none matters.
+    """Try the orders of a policy's ties: all, unless they serve more than `MOST_REQUESTS`; few where none matters.
 
     Args:
         policy: the rules.

@@ -29,7 +29,7 @@ MOST_ADDRESSES = 1 << 44
 
 
 class ExpandableSegments:
-    """Reserved addresses of one stream and kind, which grow in place; memory is mapped to them in whole granules.
+    """PyTorch's expandable segments of one stream and kind: reserved addresses, which get memory in whole granules.
 
     ::
 
@@ -147,7 +147,7 @@ REUSING = frozenset({"lowest", "highest"})
 
 
 class TorchCache:
-    """The free blocks of one stream, of small or of large requests; those of expandable segments, too.
+    """PyTorch's free blocks of one stream, of small or of large requests; those of expandable segments, too.
 
     Args:
         expandable: where its segments grow; None: they do not.
@@ -168,7 +168,7 @@ class TorchCache:
 
 
 class TorchCachingPool(SimulatedPool):
-    """PyTorch's allocator on one device; options by PyTorch's names, sizes in bytes.
+    """PyTorch's caching allocator on one device, simulated; options by PyTorch's names, sizes in bytes.
 
     Args:
         driver: grants the segments.
@@ -251,7 +251,7 @@ class TorchCachingPool(SimulatedPool):
         self._owners: dict[int, TorchCache] = {}
 
     def allocate(self, size: int, stream: int) -> int:
-        """The address of a block; 0 if the memory does not suffice after all cached segments were returned."""
+        """The address of a block of PyTorch's; 0 if memory does not suffice after cached segments were returned."""
         rounded = self._round_up(size)
         cache = self._cache_of(stream, rounded <= SMALL)
         self._searches += rounded > SMALL
@@ -272,14 +272,14 @@ class TorchCachingPool(SimulatedPool):
         return address
 
     def free(self, address: int) -> None:
-        """Free the block at `address`: it stays in the cache of its stream."""
+        """Free PyTorch's block at `address`: it stays in the cache of its stream."""
         cache = self._owners.pop(address)
         start = cache.blocks.put(address, self.vacate(address))
         if self._collect_above:
             cache.used_at[start] = self._searches
 
     def release_cached(self) -> None:
-        """Return all free memory that can be returned, as `torch.cuda.empty_cache` does."""
+        """Return all of PyTorch's free memory that can be returned, as `torch.cuda.empty_cache` does."""
         for cache in self._caches.values():
             if cache.expandable is not None:
                 cache.expandable.unmap_free()

@@ -31,7 +31,7 @@ GROWTH = 2097152
 
 
 class XLAPool(SimulatedPool):
-    """One region: of the whole limit, or one that the upper end lets grow up to it.
+    """XLA's heap: one region, of the whole limit, or one that the upper end lets grow up to it.
 
     Args:
         driver: grants the region.
@@ -85,7 +85,7 @@ class XLAPool(SimulatedPool):
         self._growth = GROWTH
 
     def allocate(self, size: int, stream: int) -> int:  # noqa: ARG002  one pool serves all streams
-        """The address of a block; 0 if the memory does not suffice."""
+        """The address of a block of XLA's heap; 0 if the memory does not suffice."""
         at = self._asked
         self._asked += 1
         upper = at < len(self._ends) and self._ends[at] == 1
@@ -115,7 +115,7 @@ class XLAPool(SimulatedPool):
         return self._from_low_end(hole, whole, rounded, from_gap)
 
     def free(self, address: int) -> None:
-        """Free the block at `address`."""
+        """Free the block of XLA's heap at `address`."""
         size = self.vacate(address)
         end = address + size
         lower = address in self._lower
@@ -137,7 +137,7 @@ class XLAPool(SimulatedPool):
         self._gap_size += whole
 
     def largest_free(self) -> int:
-        """Bytes of the largest hole, or of the central gap."""
+        """Bytes of the largest hole of XLA's heap, or of the central gap."""
         return max(self._gap_size, self._lower_holes.largest(), self._upper_holes.largest())
 
     def _grant(self, rounded: int) -> None:

@@ -64,7 +64,7 @@ _OF_COLLECTIVES: Final = ("collectives", "collective_labels", "collective_from",
 
 @dataclass(frozen=True)
 class XLAPolicy:
-    """The rules of XLA's spatially partitioned heap.
+    """The policy of XLA's spatially partitioned heap.
 
     Attributes:
         options: of `XLA_OPTIONS`.
@@ -102,7 +102,7 @@ class XLAPolicy:
         record: bool = False,
         stop_at_failure: bool = False,
     ) -> Outcome:
-        """Serve all requests from an empty heap; as `Policy.serve`. There must be a limit: the heap takes all of it."""
+        """Serve all requests by XLA's policy, as `Policy.serve`. There must be a limit: the heap takes all of it."""
         if limit is None:
             raise InvalidRequest("xla takes its whole limit at once: give a limit")
         ends = self._ends(stream)

@@ -99,7 +99,7 @@ class StartupImportHook:
         return None
 
     def done(self) -> None:
-        """The module is imported."""
+        """The module that Python's startup waits for is imported."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
             self.then()
@@ -137,7 +137,7 @@ def run_hidden_sitecustomize() -> None:
 
 
 def main() -> None:
-    """Run when Python starts."""
+    """Called when Python starts: begin to record this process after the import of its framework."""
     order = json.loads(os.environ.get(ORDER, "null"))
     if order and os.path.isdir(order["told"]):  # noqa: PTH112  else `bfcviz record` has ended, and a daemon started late
         framework = wanted(order)

@@ -35,13 +35,13 @@ _CLOCKS_US: Final = 5000  # difference between the clocks of PyTorch and Python,
 
 
 class Asked(NamedTuple):
-    """When a state was asked for, and when it was there, by PyTorch's clock in microseconds."""
+    """When a state of PyTorch's memory was asked for, and when it was there, by PyTorch's clock in microseconds."""
 
     begin_us: int
     end_us: int
 
     def may_be_of(self, entry: Entry) -> bool:
-        """Whether an entry was recorded meanwhile, as far as the clocks tell."""
+        """Whether an entry of PyTorch's history was recorded meanwhile, as far as the clocks tell."""
         time = entry.get("time_us")
         return time is None or self.begin_us - _CLOCKS_US <= time <= self.end_us + _CLOCKS_US
 
@@ -64,7 +64,7 @@ _MOST_MARKS: Final = 100_000
 
 
 class MarkedHeap(ObservedHeap):
-    """An observed heap that learns late what happened: a mark waits until what came before is in the log."""
+    """PyTorch's observed heap, which learns late what happened: a mark waits until what came before is in the log."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -142,7 +142,7 @@ class DeviceHistory:
         return self._segments.unmapped
 
     def read(self, reading: Reading) -> Iterator[int]:
-        """Transfer the new entries of a reading, as an iterator: it yields the time of each, in us, just before."""
+        """Transfer the new entries of PyTorch's history, as an iterator: the time of each, in us, just before it."""
         self.taken = 0
         trace, segments = reading.trace, reading.segments
         self._rules = Rules.of(reading.settings)
@@ -190,7 +190,7 @@ class DeviceHistory:
         return start
 
     def pass_over(self, segments: Sequence[Entry], asked: Asked) -> None:
-        """Set the heap to a state, without the entries before it."""
+        """Set PyTorch's observed heap to a state, without the entries before it."""
         self._by_frames.clear()
         self.write_marks(asked.begin_us)
         differences = self._mend(segments, None, relabel=True)
@@ -206,7 +206,7 @@ class DeviceHistory:
         self.heap.write_marks(until_us * 1000, self._offset_ns)
 
     def begin_anew(self, *, is_complete: bool) -> None:
-        """The history was cleared; `is_complete`: nothing is missing before its next entry."""
+        """PyTorch's history was cleared; `is_complete`: nothing is missing before its next entry."""
         self._tail = [] if is_complete and self._tail is not None else None
         self._passed = None
 
@@ -302,7 +302,7 @@ class DeviceHistory:
 
 
 def carry_out(readings: Sequence[Iterator[int]]) -> None:
-    """Transfer what was read of several devices in the order of its times: their heaps may share a log.
+    """Transfer PyTorch's history of several devices in the order of its times: their heaps may share a log.
 
     A reading yields the time of an entry just before it transfers it, when it is asked for the next.
     """
@@ -385,7 +385,7 @@ class Recorder:
 
     @classmethod
     def of(cls, torch: Any) -> "Recorder":
-        """The one of this process."""
+        """The recorder of PyTorch's history that this process has."""
         if cls._shared is None or cls._shared.torch is not torch:
             cls._shared = cls(torch)
         return cls._shared
@@ -393,7 +393,7 @@ class Recorder:
     # -- on and off --------------------------------------------------------------------------------------------
 
     def join(self, observer: "TorchObserved") -> None:
-        """Read for this observer too; the first one turns the history on, unless other code did."""
+        """Read PyTorch's history for this observer too; the first one turns the history on, unless other code did."""
         with self._lock:
             if not self._observers:
                 self.is_ours = not torch_api.keeps_history(self.torch)
@@ -412,7 +412,7 @@ class Recorder:
                 raise
 
     def leave(self, observer: "TorchObserved") -> None:
-        """The last one turns the history off, unless other code turned it on."""
+        """The last observer turns PyTorch's history off, unless other code turned it on."""
         with self._lock:
             self._observers = [each for each in self._observers if each is not observer]
             if self._observers:
@@ -469,7 +469,7 @@ class Recorder:
     # -- readings ----------------------------------------------------------------------------------------------
 
     def read(self) -> None:
-        """Read the history now, whatever it costs, and give it to all observers."""
+        """Read PyTorch's history now, whatever it costs, and give it to all observers."""
         with self._lock:
             _interrupts.block()  # what was cleared and not carried out would be lost
             try:
@@ -546,7 +546,7 @@ class Recorder:
                 self._pass_over()
 
     def _cost(self, counted: Mapping[int, _Counters], last: Mapping[int, _Counters]) -> float:
-        """What a reading would cost, in seconds."""
+        """What a reading of PyTorch's history would cost, in seconds."""
         new = sum(counted[device].entries - last[device].entries for device in counted)
         if new < 0:
             new = self._keeps  # the program has reset them
@@ -696,7 +696,7 @@ class TorchObserved(HeapProvider):
 
     @property
     def description(self) -> str:
-        """The way, and what it means."""
+        """How PyTorch's allocator is observed, and what that means, as a sentence."""
         text = (
             "PyTorch is observed: it keeps its own allocator, whose history is read at intervals; splits and merges "
             "are derived from its blocks"
@@ -720,17 +720,17 @@ class TorchObserved(HeapProvider):
 
     @property
     def heaps(self) -> list[ObservedHeap]:
-        """A heap for each device, the current one first."""
+        """The observed heap of PyTorch on each device, the current one first."""
         return [device.heap for device in self.devices]
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failure, of the last device that had one; None: no failure."""
+        """The numbers of PyTorch's last failure, of the last device that had one; None: no failure."""
         found = [device.out_of_memory for device in self.devices if device.out_of_memory is not None]
         return found[-1] if found else None
 
     def settle(self) -> None:
-        """Read the history now, whatever it costs."""
+        """Read PyTorch's history now, whatever it costs."""
         if self._recorder is not None and self.is_active:
             self._recorder.read()
             self._tell_losses()
