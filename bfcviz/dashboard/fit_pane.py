@@ -34,14 +34,14 @@ _LONGEST_NAME: Final = 60
 
 
 class FitPane:
-    """The answer for the size that the user asks about; hidden while none is asked."""
+    """The pane of "would it fit?": the answer for the size that the user asks about; hidden while none is asked."""
 
     def __init__(self) -> None:
         self.widget = widgets.HTML(layout={"display": "none"})  # the whole widget, as HTML
         self.widget.add_class("bfcviz-fit")
 
     def show(self, model: Model, look: Look) -> None:
-        """Answer for `look.wanted` at the model's step."""
+        """Answer whether `look.wanted` would fit at the model's step."""
         self.widget.layout.display = "none" if look.wanted is None else None
         self.widget.value = (
             _fit_answer_html(fit_of(model, look.wanted), model.trace.labels) if look.wanted else ""

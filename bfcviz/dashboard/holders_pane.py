@@ -96,7 +96,7 @@ class PaneGroupings:
 
     @property
     def names(self) -> list[str]:
-        """Those that say something, the most telling first; never empty."""
+        """The groupings of holders that say something, the most telling first; never empty."""
         if "stack" in self._found and self._of_torch:
             self._found.add("kind")
         order = ("op", "kind", "stack", "phase", "shape", "data_type", "thread", "stream")
@@ -144,7 +144,7 @@ class PaneHolderCount:
     waste_known: bool  # whether the trace has the requested bytes
 
     def share(self, num_bytes: int) -> float:
-        """A part of all bytes in use, 0..1."""
+        """The part of all bytes in use, 0..1, that these bytes of holders are."""
         return num_bytes / self.total if self.total else 0.0
 
     def fill(self, node: int) -> str:
@@ -160,11 +160,11 @@ class PaneHolderCount:
         return self.amounts.chunks if column == "chunks" else self.amounts.bytes
 
     def wastes(self) -> NDArray[np.int64]:
-        """Bytes that were not requested, shape (nodes,)."""
+        """Bytes of each holder that were not requested, shape (nodes,)."""
         return self.amounts.bytes - self.amounts.requested
 
     def choice(self, node: int) -> HolderChoice:
-        """The holder, as other views know it."""
+        """The chosen holder, as other views know it."""
         return HolderChoice(self.index.how.by, self.index.path(node))
 
 
@@ -185,7 +185,7 @@ class PaneHolderCounts:
         return self.trace is model.trace and self.pool == model.pool
 
     def count(self, model: Model, by: str | None, colours: Colouring) -> PaneHolderCount:
-        """Count at the model's step.
+        """Count the holders at the model's step.
 
         Args:
             model: the heap; it is not moved.
@@ -272,7 +272,7 @@ _TRUNK: Final = 0.98  # a holder with this part of the bytes around it is the on
 
 @dataclass(frozen=True)
 class HolderRow:
-    """One row."""
+    """One row of the list of holders."""
 
     node: int  # of the `HolderIndex`; -1 for all small holders together
     name: str  # its path without those of the rows around it
@@ -292,7 +292,7 @@ class HolderRowChooser:
     ascending: bool = False  # the smallest first
 
     def rows(self) -> list[HolderRow]:
-        """The rows in order; no rows where nothing is in use."""
+        """The rows of the list of holders, in order; no rows where nothing is in use."""
         trunk = self.fork(ROOT)
         start = len(self.index.path(trunk))
         top = self.named(self.largest(trunk, _LEAST_ROW)[:MOST], 0, start)
@@ -303,20 +303,20 @@ class HolderRowChooser:
         return [*rows, HolderRow(-1, "", 0, outside)] if outside else rows
 
     def sorted(self, rows: list[HolderRow]) -> list[HolderRow]:
-        """Rows, which are sorted by the key, in the order wanted."""
+        """Rows of holders, which are sorted by the key, in the order wanted."""
         if self.by_name:
             rows = sorted(rows, key=lambda row: row.name.casefold(), reverse=True)
         return rows[::-1] if self.ascending else rows
 
     def inside(self, node: int, start: int) -> list[HolderRow]:
-        """The rows below a row; none where it is small, or has only one large part."""
+        """The rows below a row of holders; none where it is small, or has only one large part."""
         if self.amounts.bytes[node] < _LEAST_OPEN_ROW * self.amounts.bytes[ROOT]:
             return []
         children = self.largest(self.fork(node), _LEAST_INSIDE)[:_MOST_INSIDE]
         return self.named(children, 1, max(start, len(self.name_path(node)))) if len(children) > 1 else []
 
     def largest(self, node: int, least: float) -> list[int]:
-        """The nodes below with the largest keys, of those with at least this part of all bytes in use."""
+        """The holders below with the largest keys, of those with at least this part of all bytes in use."""
         bytes_in_use, key = self.amounts.bytes, self.key
         children = np.array(self.index.children[node], np.intp)
         children = children[self.amounts.chunks[children] > 0]
@@ -326,7 +326,7 @@ class HolderRowChooser:
         return found
 
     def fork(self, node: int) -> int:
-        """The first node, from this one down, that has no child with nearly all of its memory."""
+        """The first holder, from this one down, that has no child with nearly all of its memory."""
         bytes_in_use = self.amounts.bytes
         while self.index.children[node]:
             largest = max(self.index.children[node], key=lambda child: int(bytes_in_use[child]))
@@ -336,13 +336,13 @@ class HolderRowChooser:
         return node
 
     def name_path(self, node: int) -> Path:
-        """The path of a node, with the parts below it that alone hold all of its memory."""
+        """The path of a holder, with the parts below it that alone hold all of its memory."""
         while (only := self.amounts.only_child(self.index, node)) is not None:
             node = only
         return self.index.path(node)
 
     def named(self, nodes: list[int], depth: int, start: int) -> list[HolderRow]:
-        """A row for each node, named by its path from part `start` on."""
+        """A row for each holder, named by its path from part `start` on."""
         holders = self.amounts.holders
         return [
             HolderRow(node, self.index.how.text(self.name_path(node)[start:]), depth, int(holders[node]))
@@ -453,7 +453,7 @@ _LONGEST_MOMENT: Final = 60
 
 @dataclass(frozen=True)
 class HolderFacts:
-    """What a row, or a rectangle, shows."""
+    """What a row of the list of holders, or a rectangle of the icicle, shows."""
 
     number: int  # of the row in messages; -1: it does nothing
     name: str  # its name here
@@ -471,14 +471,14 @@ class HolderFacts:
 
     @property
     def css(self) -> str:
-        """The classes of its element."""
+        """The CSS classes of a holder's row or rectangle."""
         return " ".join(
             ["inside"] * (self.depth > 0) + ["chosen"] * self.chosen + ["found"] * (self.found > 0)
         )
 
     @property
     def hint(self) -> str:
-        """Its whole name and all its numbers, as text of several lines."""
+        """The holder's whole name and all its numbers, as text of several lines."""
         lines = [
             f"{exact_bytes(self.bytes)}, {self.share:.1%} of all bytes in use",
             counted(self.chunks, "chunk"),
@@ -492,7 +492,7 @@ class HolderFacts:
         return "&#10;".join([harmless(self.path, _LONGEST_HINT), *lines])
 
     def cell(self, column: str) -> str:
-        """The HTML of a cell."""
+        """The HTML of a cell of the list of holders."""
         if column == "name":
             return _holder_name_cell(self.name)
         if column == "bytes":
@@ -508,7 +508,7 @@ class HolderFacts:
 
 @dataclass(frozen=True)
 class GrowthFacts:
-    """What a row of what grew shows."""
+    """What a row of the holders that grew shows."""
 
     number: int  # of the row in messages; -1: it does nothing
     name: str  # its path
@@ -520,12 +520,12 @@ class GrowthFacts:
 
     @property
     def css(self) -> str:
-        """The classes of its element."""
+        """The CSS classes of a row of the holders that grew."""
         return "chosen" * self.chosen
 
     @property
     def hint(self) -> str:
-        """Its whole name and all its numbers, as text of several lines."""
+        """The whole name of a holder that grew and all its numbers, as text of several lines."""
         change = self.change
         lines = [
             f"grew by {signed_bytes(change['grew'] or 0)}",
@@ -535,7 +535,7 @@ class GrowthFacts:
         return "&#10;".join([harmless(self.name, _LONGEST_HINT), *lines])
 
     def cell(self, column: str) -> str:
-        """The HTML of a cell."""
+        """The HTML of a cell of the holders that grew."""
         if column == "name":
             return _holder_name_cell(self.name)
         value = self.change[column]
@@ -545,7 +545,7 @@ class GrowthFacts:
 
 
 def _holder_row_messages(number: int) -> str:
-    """The attributes with the messages of a row; -1: it does nothing."""
+    """The attributes with the messages of a holder's row; -1: it does nothing."""
     if number < 0:
         return ""
     return (
@@ -569,7 +569,7 @@ def list_html(
     *,
     ascending: bool,
 ) -> str:
-    """The list as a table.
+    """The list of holders as a table.
 
     Args:
         rows: from the top.
@@ -647,7 +647,7 @@ _CLICK: Final = "Click a holder to see it alone."
 
 
 def head_html(by: str, choices: Sequence[str], kind: str, filtered: tuple[int, str] | None, note: str) -> str:
-    """The lines above: what holders are found by, how they are shown; and the holder that filters.
+    """The lines above the pane of holders: what holders are found by, how they are shown; and the holder that filters.
 
     Args:
         by: what they are found by.
@@ -760,7 +760,7 @@ class HoldersPane:
             self._draw()
 
     def growth(self, moments: tuple[int, int] | None) -> WhatGrew | None:
-        """What grew, as the pane shows it; where it shows the holders of one step, what grew between two moments.
+        """What grew, as the pane of holders shows it; where it shows those of one step, what grew between two moments.
 
         None: there are no two moments to compare.
         """
@@ -792,7 +792,7 @@ class HoldersPane:
         return known[row] if 0 <= row < len(known) else None
 
     def sort(self, by: str) -> None:
-        """Sort by a column, the largest first; if it is sorted by this column already, reverse the order.
+        """Sort the pane of holders by a column, the largest first; if it is sorted by this already, reverse it.
 
         Raises:
             BfcvizError: there is no such column.
@@ -821,7 +821,7 @@ class HoldersPane:
             self._draw()
 
     def show_as(self, kind: str) -> None:
-        """Show the `list` or the `icicle`; `what grew` is shown where the look names a step since when.
+        """Show holders as the `list` or the `icicle`; `what grew` is shown where the look names a step since when.
 
         Raises:
             BfcvizError: it is none of them.
@@ -990,7 +990,7 @@ def _pane_moments_text(moments: Moments) -> str:
 
 
 def _growth_note(found: WhatGrew) -> str:
-    """The answer in a line as wide as the pane."""
+    """What grew, in a line as wide as the pane."""
     grew, new, gone = (found.total(name) for name in ("grew", "new", "gone"))
     changed = f"{format_bytes(new)} new, {format_bytes(gone)} gone"
     return f"{signed_bytes(grew)} since step {found.first:,}: {changed}. Drag over the time strip for others."
@@ -1052,7 +1052,7 @@ def _has_holder_column(found: PaneHolderCount, column: str) -> bool:
 
 
 def _holder_column_hints(found: PaneHolderCount) -> dict[str, str]:
-    """What each column shows."""
+    """What each column of the list of holders shows."""
     return {
         "name": "who allocated the chunks",
         "bytes": "bytes of the holder's chunks in use",

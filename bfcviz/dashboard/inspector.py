@@ -57,7 +57,7 @@ _WIDTH_STEP: Final = 40  # pixels: a smaller change of the page's width does not
 
 
 def rounded_width(pixels: float) -> int:
-    """The width of a page as a dashboard uses it."""
+    """The width of a page as an Inspector uses it."""
     return max(int(pixels) // _WIDTH_STEP * _WIDTH_STEP, _WIDTH_STEP)
 
 
@@ -122,11 +122,11 @@ class InspectorTraits(widgets.VBox):  # type: ignore[misc]
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """Whether the Inspector was closed."""
         return self._closed
 
     def __repr__(self) -> str:
-        """What it shows; that of ipywidgets has all values of all its parts."""
+        """What the Inspector shows; that of ipywidgets has all values of all its parts."""
         return f"{type(self).__name__}({str(self._trace.path or '')!r}, step={self.step}, pool={self.pool})"
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class InspectorTraits(widgets.VBox):  # type: ignore[misc]
 
     @contextmanager
     def _drawing(self) -> Iterator[None]:
-        """Draw all changes made inside once, at the end; other threads wait."""
+        """Draw all changes of an Inspector made inside once, at the end; other threads wait."""
         with self.lock:
             self._depth += 1
             try:
@@ -156,12 +156,12 @@ class InspectorTraits(widgets.VBox):  # type: ignore[misc]
                     self._show()
 
     def redraw(self, _: object = None) -> None:
-        """Draw again: a part of the page has changed what it shows."""
+        """Draw the Inspector again: a part of its page has changed what it shows."""
         with self._drawing():
             self._changed = True
 
     def _show(self) -> None:
-        """Show the traits everywhere."""
+        """Show the traits everywhere in the Inspector."""
         raise NotImplementedError
 
     @traitlets.validate("step")
@@ -333,7 +333,7 @@ def _handle_scrub(inspector: "Inspector", message: PageMessage) -> None:
 
 
 def _handle_message(inspector: "Inspector", content: Message) -> None:
-    """Run the handler of a message.
+    """Run the Inspector's handler of a message of the page.
 
     Raises:
         BfcvizError: the message is invalid, or the action failed.
@@ -519,7 +519,7 @@ class Inspector(InspectorTraits):
     # -- closing ---------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close it: remove it from the page and free its memory. It cannot be used again."""
+        """Close the Inspector: remove it from the page and free its memory. It cannot be used again."""
         if self.__dict__.get("_closed", True):  # also if __init__ raised
             return
         self._closed = True
@@ -566,7 +566,7 @@ class Inspector(InspectorTraits):
         self._show_table()
 
     def show_growth(self) -> None:
-        """Say in the header what grew: as the pane of holders shows it, else between the moments that were brushed."""
+        """Say in the Inspector's header what grew: as the pane of holders shows it, else between brushed moments."""
         brushed_now = self.moments if self.moments == self.look.steps else None
         self.header.show_growth(self.holders.growth(brushed_now), is_shown=self.look.since is not None)
 
@@ -620,7 +620,7 @@ class Inspector(InspectorTraits):
         self.look = replace(self.look, **options, wanted=self.wanted or None)
 
     def draw_for_export(self, name: str) -> tuple[Picture, str]:
-        """The figure of this name at the current step, and its file name without suffix."""
+        """The figure to export of this name at the Inspector's step, and its file name without suffix."""
         with self.lock:
             model = self.panel_data.model
             if name == EVERYTHING:
@@ -653,7 +653,7 @@ class Inspector(InspectorTraits):
     # -- moving ----------------------------------------------------------------------------------------------
 
     def go(self, step: int | None = None, look: Look | None = None) -> None:
-        """Go to another step, another look, or both, and draw once."""
+        """Let the Inspector go to another step, another look, or both, and draw once."""
         with self._drawing():
             self.look = self.look if look is None else look
             self.step = self.step if step is None else step
@@ -676,7 +676,7 @@ class Inspector(InspectorTraits):
         self.go(last, replace(self.look, since=first))
 
     def trace_grew(self, *, moving: bool = False) -> None:
-        """Take in new events; show the newest one if `follow` is set. From any thread.
+        """Let the Inspector take in new events; show the newest one if `follow` is set. From any thread.
 
         Args:
             moving: more events will come soon: skip what is drawn only for an idle heap; `draw_moving_map` may follow.
@@ -757,7 +757,7 @@ class Inspector(InspectorTraits):
             self.redraw()
 
     def change_trace(self, trace: Trace) -> None:
-        """Show another trace, at its newest step if `follow` is set, else at its first."""
+        """Show another trace in the Inspector, at its newest step if `follow` is set, else at its first."""
         with self._drawing():
             self._trace, self._last, self._ended = trace, len(trace), False
             self.toolbar.show_pools([each.name for each in trace.origin.pools])
@@ -782,7 +782,7 @@ class Inspector(InspectorTraits):
                 self.step = at
 
     def act(self, name: str) -> None:
-        """Run the action of the button `name`; on failure, show the error in the header.
+        """Run the action of the Inspector's button `name`; on failure, show the error in the header.
 
         Args:
             name: one of `bfcviz.dashboard.toolbar.MOVES`, or `play`, `whole`, `follow`, `everything`,
@@ -827,7 +827,7 @@ class Inspector(InspectorTraits):
             self.header.show_error(str(error))
 
     def receive(self, message: Message) -> None:
-        """Handle a message from the page; on failure, show the error in the header."""
+        """Let the Inspector handle a message from the page; on failure, show the error in the header."""
         with self._showing_errors():
             _handle_message(self, message)
 

@@ -43,7 +43,7 @@ _SHARE: Final = 0.25  # of a ring that may fill between two reads
 
 
 class RingReader:
-    """Reads the new events of those `traces` that can lose events, until it is stopped or the traces are freed.
+    """Reads the new events of active heaps that can lose events, until it is stopped or the traces are freed.
 
     Args:
         traces: of heaps; it holds weak references to them.
@@ -60,7 +60,7 @@ class RingReader:
         return self._periodic.running
 
     def start(self) -> None:
-        """Start. Does nothing if it runs already, or if no trace can lose events."""
+        """Start to read the active heaps. Does nothing if it runs already, or if no trace can lose events."""
         if self._traces:
             self._periodic.start(LEAST_S)
 
@@ -92,7 +92,7 @@ _LEAST_RATE_S: Final = 0.1  # a rate over less says nothing
 
 
 class StatusLine:
-    """Counts events and frames; measures their rates once a second.
+    """The status line of a live heap: counts events and frames; measures their rates once a second.
 
     Attributes:
         ending: how what is watched ended, such as `interrupted`, where the trace cannot say it; "": it has not.
@@ -105,7 +105,7 @@ class StatusLine:
         self._rates = ""
 
     def hurry(self) -> None:
-        """Measure the rates for the next line."""
+        """Measure the rates of events and frames for the next line."""
         self._due = 0.0
 
     def restart(self) -> None:
@@ -243,7 +243,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
 
     @property
     def trace(self) -> Trace:
-        """The trace shown.
+        """The trace of the live heap that is shown.
 
         Raises:
             BfcvizError: the dashboard is closed.
@@ -254,7 +254,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """Whether the live dashboard was closed."""
         return not self.traces
 
     @property
@@ -265,13 +265,13 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
     # -- running and drawing ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start drawing in a thread, beside the workload."""
+        """Start to draw the live heap in a thread, beside the workload."""
         self._ring_reader.start()
         self._device_reader.start()
         self.renderer.start()
 
     def stop(self) -> None:
-        """Stop drawing and reading until `start`, and show the current state; a heap with a ring may lose events."""
+        """Stop drawing and reading the live heap until `start`, and show its state; one with a ring may lose events."""
         self.renderer.stop()
         self._ring_reader.stop()
         self._device_reader.stop(0)
@@ -281,7 +281,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self._complete_frame()
 
     def pause(self) -> None:
-        """Stop drawing until `resume`; events are still read, up to `keep` of a heap with a ring."""
+        """Stop drawing the live heap until `resume`; events are still read, up to `keep` of a heap with a ring."""
         self.pause_button.value = True
 
     def resume(self) -> None:
@@ -289,11 +289,11 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self.pause_button.value = False
 
     def refresh(self) -> bool:
-        """Read new events and draw the whole frame now; return whether more may come. From any thread."""
+        """Read new events of the live heap, draw the whole frame now; return whether more may come. From any thread."""
         return self._show(now=True)
 
     def draw_frame(self) -> bool:
-        """Draw the frame that is due, for the renderer; return whether more may come."""
+        """Draw the frame of the live heap that is due, for the renderer; return whether more may come."""
         with self.inspector.lock:
             if self.closed:
                 return False
@@ -365,7 +365,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         return self._workload
 
     def close(self) -> None:
-        """Close it: stop drawing, remove it from the page, and free its memory."""
+        """Close the live dashboard: stop drawing, remove it from the page, and free its memory."""
         if "bar" not in self.__dict__ or self.closed:  # Python also closes one whose __init__ raised
             return
         self.renderer.stop()

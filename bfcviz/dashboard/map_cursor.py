@@ -35,7 +35,7 @@ class MapCursor:
         self._address: int | None = None
 
     def move(self, model: Model, look: Look, way: str) -> Look:
-        """Move the cursor, and show where it is.
+        """Move the cursor of the map, and show where it is.
 
         Args:
             model: the heap at the step shown.
@@ -71,7 +71,7 @@ class MapCursor:
         return look
 
     def show(self, model: Model, look: Look) -> None:
-        """Show the chunk that is there at the model's step."""
+        """Show the chunk at the map's cursor at the model's step."""
         if self._address is None:
             self.widget.value = ""
             return

@@ -35,7 +35,7 @@ class PanelData(HeapData):
         self.live_map: LiveMap | None = None
 
     def panels(self, names: Collection[str], look: Look) -> dict[str, Panel]:
-        """The panels of all views that have one of these `names`, at the model's step."""
+        """The panels of all views of a dashboard that have one of these `names`, at the model's step."""
         made: dict[str, Panel] = {}
         self.live_map = None
         for view in [view for view in VIEWS.values() if not set(names).isdisjoint(view.names)]:
@@ -72,7 +72,7 @@ class PanelData(HeapData):
         return source
 
     def colours(self, look: Look) -> Colouring:
-        """As for any heap; the map keeps its colours while only its image changes."""
+        """The colours of chunks, as for any heap; the map keeps its colours while only its image changes."""
         if self.live_map is not None and look.colour == self.live_map.colours.name:
             return self.live_map.colours
         return super().colours(look)
@@ -107,7 +107,7 @@ def zoomed(
     ranges: Mapping[str, Mapping[str, Sequence[float]]],
     clock: StepAxis,
 ) -> Look:
-    """`look` with new windows of those panels whose ranges in the page differ from the drawn ones.
+    """What a zoom means: `look` with new windows of those panels whose ranges in the page differ from the drawn ones.
 
     Args:
         look: the look that was drawn.
@@ -134,14 +134,14 @@ def zoomed(
 
 
 def whole(look: Look, panel: str | None = None) -> Look:
-    """`look` without the zoom of this panel; None: without any zoom."""
+    """What the end of a zoom means: `look` without the zoom of this panel; None: without any zoom."""
     windows = ("map_window", "steps", "addresses") if panel is None else view_of(panel).windows
     nothing: dict[str, Any] = dict.fromkeys(windows)
     return replace(look, **nothing)
 
 
 def brushed(look: Look, ends: Sequence[float] | None, clock: StepAxis) -> Look:
-    """`look` zoomed to the steps between these positions on the strip's axis; None: without a window."""
+    """What a brush on the strip means: `look` zoomed to the steps between these positions; None: without a window."""
     return replace(look, steps=None if ends is None else _zoomed_steps(sorted(map(float, ends)), clock))
 
 

@@ -124,7 +124,7 @@ YIELD_S: Final = 0.02
 
 
 class Player:
-    """Calls `advance` repeatedly, until it returns False."""
+    """Plays the steps: calls `advance` repeatedly, until it returns False."""
 
     def __init__(self, advance: Callable[[], bool], ended: Callable[[], None]) -> None:
         self._advance = advance
@@ -136,7 +136,7 @@ class Player:
         return self._periodic.running
 
     def play(self) -> None:
-        """Start. Does nothing if it plays already.
+        """Start to play the steps. Does nothing if they play already.
 
         Raises:
             BfcvizError: no event loop runs in this thread, such as in a script.
@@ -205,7 +205,7 @@ STYLE: Final = """
 
 
 class Toolbar:
-    """The toolbar.
+    """The toolbar of a dashboard.
 
     Args:
         pools: names of the trace's heaps; with several, a menu is shown.
@@ -404,7 +404,7 @@ class ToolbarSize(traitlets.Int[int, int | str]):
 
 
 def bind(view: widgets.Widget, name: str, widget: widgets.Widget) -> None:
-    """Connect an input to a trait of a view."""
+    """Connect an input of the toolbar to a trait of a view."""
 
     def to_widget(_: object = None) -> None:
         widget.value = getattr(view, name)

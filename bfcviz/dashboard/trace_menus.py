@@ -48,7 +48,7 @@ class InspectorMenu(widgets.VBox):  # type: ignore[misc]
             before.close()
 
     def close(self) -> None:
-        """Close it: remove it from the page and free its memory."""
+        """Close the menu and its Inspector: remove both from the page and free its memory."""
         if "_above" not in self.__dict__ or self._closed:  # __init__ raised
             return
         self._closed = True
@@ -88,7 +88,7 @@ class RanksView(InspectorMenu):
 
 
 class LiveSeries(InspectorMenu):
-    """One trace of a growing list. It shows the newest until the user chooses an earlier one.
+    """A menu of a growing list of traces. It shows the newest until the user chooses an earlier one.
 
     Args:
         name: what one trace is called.
@@ -113,7 +113,7 @@ class LiveSeries(InspectorMenu):
         return None if self._shown is None else self.traces[self._shown]
 
     def add(self, name: str, trace: Trace, *, is_last: bool = True) -> None:
-        """Add a trace; it is shown if the one before it was, and none is added next: `is_last`."""
+        """Add a trace to the menu; it is shown if the one before it was, and none is added next: `is_last`."""
         if self._closed:
             return
         newest = len(self.traces)
@@ -133,7 +133,7 @@ class LiveSeries(InspectorMenu):
         self.status.value = escape(text)
 
     def close(self) -> None:
-        """Close it: remove it from the page and free its memory."""
+        """Close the menu and its Inspector: remove both from the page and free its memory."""
         self.ended.set()
         self.traces, self._shown = [], None
         super().close()

@@ -253,7 +253,7 @@ def _begin_process_recording(order: Order, request: WatchRequest) -> ProcessReco
 
 
 def device_sampler(folder: Path) -> Periodic:
-    """Samples what all processes use of each device with a context of this process, in a recording's folder.
+    """Samples for a recorded process what all processes use of each device that it has a context on, in its folder.
 
     It starts CUDA and creates contexts nowhere; an error of the device or of the disk ends it.
     """
