@@ -52,7 +52,7 @@ _CAPTION: Final = "text-align:left;caption-side:top;padding:0;color:inherit;font
 
 
 def _answer_column_style(is_text: bool) -> str:  # noqa: FBT001
-    """Text is at the left, numbers at the right."""
+    """The style of an answer's column: text is at the left, numbers at the right."""
     return f"text-align:{'left' if is_text else 'right'};padding:1px 12px 1px 0;"
 
 

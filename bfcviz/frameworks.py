@@ -147,7 +147,7 @@ class Way:
 
     @property
     def takes_stacks(self) -> bool:
-        """Whether it can record Python's stack with each allocation."""
+        """Whether this way to watch a framework can record Python's stack with each allocation."""
         return self.takes_word("capture", "stack")
 
     def takes_word(self, option: str, word: str) -> bool:
@@ -180,7 +180,7 @@ class Framework:
 
     @property
     def is_watchable(self) -> bool:
-        """Whether `bfcviz.watch` can watch it."""
+        """Whether `bfcviz.watch` can watch the framework."""
         return any(way.has_heaps for way in self.ways)
 
 
@@ -386,7 +386,7 @@ def takes(way: Way, options: Iterable[str]) -> bool:
 def _named_framework_way(
     framework: Framework, word: str, options: dict[str, Any], *, for_command: bool
 ) -> tuple[Way, dict[str, Any]]:
-    """The way that a word names, directly or by its mechanism."""
+    """The framework's way that a word names, directly or by its mechanism."""
     if (found := framework.way(word)) is not None:
         return found, options
     for way in framework.ways:

@@ -110,25 +110,25 @@ class Loop:
             self.step()
 
     def epochs(self, numbers: Iterable[T]) -> Iterator[T]:
-        """The numbers of epochs, or other things; the end of each is marked."""
+        """The numbers of epochs of the training loop, or other things; the end of each is marked."""
         for count, number in enumerate(numbers, 1):
             yield number
             labels.mark(_EPOCH, count)
 
     def begin(self, name: str) -> None:
-        """Mark the begin of a phase; its allocations keep their names. `bfcviz.phase` also labels them."""
+        """Mark the begin of a phase of the training loop. Unlike `bfcviz.phase` this labels no allocations."""
         self._phases.append(labels.phase(name, label_it=False))
         self._phases[-1].__enter__()
 
     def end(self, name: str) -> None:
-        """Mark the end of a phase, and of those that began in it; nothing if it has not begun."""
+        """Mark the end of a phase of the training loop, and of those that began in it; nothing if it has not begun."""
         if self.in_phase(name):
             while (inner := self._phases.pop()).name != name:
                 inner.__exit__(None, None, None)
             inner.__exit__(None, None, None)
 
     def in_phase(self, name: str) -> bool:
-        """Whether this phase has begun, and not ended."""
+        """Whether this phase of the training loop has begun, and not ended."""
         return any(each.name == name for each in self._phases)
 
     def __enter__(self) -> Self:
@@ -279,7 +279,7 @@ def _hook_in_other_process(name: str, path: Any, options: dict[str, Any]) -> Any
 
 
 def _trainer_library(name: str, *modules: str) -> Any:
-    """The first of these modules that is loaded already, else that is installed.
+    """The library of a trainer: the first of these modules that is loaded already, else that is installed.
 
     Raises:
         LiveError: none is.

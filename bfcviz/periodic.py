@@ -25,7 +25,7 @@ class _Run:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can still call; threads do not survive a fork."""
+        """Whether the periodic calls can go on; threads do not survive a fork."""
         if self.task is not None:
             return not self.task.done()
         return self.thread is not None and self.thread.is_alive()

@@ -179,7 +179,7 @@ class Comparison:
         return [dict.fromkeys(_COLUMNS) | self._row(result) for result in self.results]
 
     def to_arrow(self) -> "Table":
-        """`to_rows` as a table.
+        """The compared policies as a table, of `to_rows`.
 
         Raises:
             MissingExtra: pyarrow is not installed.
@@ -214,7 +214,7 @@ class Comparison:
         return "its outcome has no trace; let the `serve` of this policy return one if it is called with record=True"
 
     def is_above_limit(self, result: PolicyResult) -> bool:
-        """Whether this is a plan or a bound that needs more than the limit.
+        """Whether a compared policy is a plan or a bound that needs more than the limit.
 
         Above a bound no allocator can serve the stream; above a plan one may.
         """
@@ -337,7 +337,7 @@ def compare(
 
 
 class _Asked(NamedTuple):
-    """A policy that was asked for."""
+    """A policy that a comparison is asked for."""
 
     name: str
     policy: Policy
@@ -398,7 +398,7 @@ MOST_COUNT: Final = 1 << 32
 
 
 def failure_text(row: dict[str, Any]) -> str:
-    """The failure of a row of `Comparison.to_rows`."""
+    """The failure of a compared policy, from its row of `Comparison.to_rows`."""
     label = printable(row["failed_label"] or "an allocation without label")
     label = label if len(label) <= _LONGEST else f"...{label[3 - _LONGEST :]}"
     event = f" (event {row['failed_event']:,})" if row["failed_event"] >= 0 else ""
@@ -523,7 +523,7 @@ def comparison_html(comparison: Comparison) -> str:
 
 
 def _comparison_html_list(title: str, lines: list[str]) -> str:
-    """A list of HTML below a fold; empty without lines."""
+    """A list below a fold in the HTML of a comparison; empty without lines."""
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f"<details><summary>{title} ({len(lines)})</summary><ul>{items}</ul></details>" if lines else ""
 
@@ -591,7 +591,7 @@ def remarks(comparison: Comparison) -> list[str]:
 
 
 def _range_of_orders(result: PolicyResult) -> str:
-    """What ties between equal free blocks change; empty: nothing."""
+    """What ties between equal free blocks change for a compared policy; empty: nothing."""
     orders, outcome = result.orders, result.outcome
     if orders is None or outcome is None or not orders.decide:
         return ""
@@ -621,7 +621,7 @@ def _comparison_assumptions(comparison: Comparison) -> list[str]:
 
 
 def _unknown_cells(comparison: Comparison) -> list[str]:
-    """Which cells are empty, because a stream is too long to record its events."""
+    """Which cells of a comparison are empty, because a stream is too long to record its events."""
     if len(comparison.stream) <= MOST_RECORDED:
         return []
     known = ["splits", "merges"]
@@ -670,7 +670,7 @@ def _comparison_verdict(result: PolicyResult, *, fits: bool) -> str:
 
 
 def _comparison_table_lines(all_rows: list[tuple[str, ...]], columns: tuple[str, ...]) -> list[str]:
-    """Some columns, aligned: the names and the results at their left, numbers at their right.
+    """Some columns of a comparison, aligned: the names and the results at their left, numbers at their right.
 
     A long name has a line of its own. A word of the head with a space before its last word has two lines.
     """
@@ -736,7 +736,7 @@ class PolicyComparison:
         return comparison_figure(*self._data(), self.table, Look(theme=theme))
 
     def curves(self, theme: "ThemeName" = "light") -> "Picture":
-        """Bytes over the job under each policy; its table has the points."""
+        """Bytes over the job under each compared policy; its table has the points."""
         from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
         from bfcviz.figures.compared_policies import curves_figure  # noqa: PLC0415
 
@@ -745,7 +745,7 @@ class PolicyComparison:
     def maps(
         self, request: int | None = None, names: Sequence[str] | None = None, theme: "ThemeName" = "light"
     ) -> "Picture":
-        """The heaps after the same request, side by side.
+        """The heaps of the compared policies after the same request, side by side.
 
         Args:
             request: its index; None: where the requested bytes in use are highest among those that all of them served.

@@ -165,7 +165,7 @@ def _test_not_fitting_lines(mark: pytest.Mark, watched: "Watch") -> Iterator[str
 
 
 def _test_holder_lines(watched: "Watch", heap: str) -> Iterator[str]:
-    """Who held the heap at its peak."""
+    """Who held the heap at the peak of a test."""
     from bfcviz.watching.watch_reports import report  # noqa: PLC0415
 
     for trace in watched.traces:
@@ -290,7 +290,7 @@ class _Results:
 
 
 def _read_saved_test_results(path: Path) -> dict[str, MemoryUse]:
-    """The results that an earlier run saved.
+    """The results of tests that an earlier run saved.
 
     Raises:
         pytest.UsageError: it is no such file.

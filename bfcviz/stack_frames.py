@@ -71,7 +71,7 @@ class CodePlace(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`train.py:41 forward`; `train.py:41` outside of a function; of compiled code the function alone.
+        """The short name of a frame: `train.py:41 forward`; `train.py:41` in no function; if compiled, the function.
 
         Of a library's file with the package: `pandas: frame.py:12 merge`.
         """
@@ -83,7 +83,7 @@ class CodePlace(NamedTuple):
 
     @property
     def _package(self) -> str:
-        """`pandas: ` for a file of a package, installed or of Python's library; empty for the program's own."""
+        """The package of a frame: `pandas: ` for a file of a package or of Python's library; else empty."""
         found = _INSTALLED.match(self.file)
         return f"{found['package']}: " if found and found["package"] else ""
 
@@ -94,7 +94,7 @@ class CodePlace(NamedTuple):
 
     @property
     def _scope(self) -> str:
-        """The function around a lambda or comprehension; empty at module level."""
+        """Of a frame: the function around a lambda or comprehension; empty at module level."""
         scopes = self.function.split(".<locals>.")
         return next((scope for scope in reversed(scopes) if not scope.startswith("<")), "")
 
@@ -126,7 +126,7 @@ def holder_name(places: Sequence[CodePlace]) -> str:
 
 
 def _operation_of_code_frames(functions: Sequence[str]) -> str:
-    """What compiled functions compute: the gradient, or else the outermost operation; empty: they do not say it."""
+    """What the compiled frames of a stack compute: the gradient, or else the outermost operation; empty: unknown."""
     gradients = [found[1] for each in functions if (found := _GRADIENT.search(each))]
     if gradients:
         return gradients[-1]
@@ -209,7 +209,7 @@ def _code_place_rank(place: CodePlace) -> int:
 
 
 def _without_types(function: str) -> str:
-    """A compiled function without result, parameters and template arguments: `at::native::copy_`."""
+    """The compiled function of a frame without result, parameters and template arguments: `at::native::copy_`."""
     name = function[:_LONGEST_SIGNATURE].replace("(anonymous namespace)::", "").partition("::{lambda")[0]
     for _ in range(_DEEPEST):
         if "<" not in name:
@@ -227,7 +227,7 @@ class StackWords(NamedTuple):
 
 
 def stack_words(metadata: str, frames: Sequence[CodePlace]) -> StackWords:
-    """The name is the metadata that the user set, or that of the holder."""
+    """The name and stack of an allocation: the name is the metadata that the user set, or that of the holder."""
     return StackWords(
         metadata or holder_name(frames),
         "\n".join(frame.text for frame in frames if frame.file != UNKNOWN_FILE),

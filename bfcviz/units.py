@@ -79,7 +79,7 @@ def read_as(size: str | SupportsIndex | None) -> str:
 
 
 def exact_size_text(num_bytes: int) -> str:
-    """Text that stands for exactly this size."""
+    """Text that stands for exactly this number of bytes."""
     rounded = format_bytes(num_bytes)
     return rounded if parse_bytes(rounded) == num_bytes else f"{num_bytes} B"
 
@@ -100,7 +100,7 @@ def duration(nanoseconds: int) -> str:
 
 
 def short_address(address: int) -> str:
-    """The last eight hexadecimal digits (unique within 4 GiB), as in `0x…04c0ff00`; below 4 GiB the whole address."""
+    """An address as short text: its last eight digits (unique within 4 GiB), as in `0x…04c0ff00`; all below 4 GiB."""
     return f"{address:#x}" if address < 1 << 32 else f"0x…{address & 0xFFFFFFFF:08x}"
 
 

@@ -258,7 +258,7 @@ class ChunkList:
 
 
 def _chunk_list_pool_text(trace: Trace, pool: int) -> str:
-    """The name of the heap, if the trace has several; else empty."""
+    """In the list of chunks: the name of the heap, if the trace has several; else empty."""
     pools = trace.origin.pools
     return f" of pool '{pools[pool].name}'" if len(pools) > 1 else ""
 
@@ -375,7 +375,7 @@ def _selected_chunk_name(facts: ChunkFacts, trace: Trace) -> str:
 
 
 def _selected_chunk_facts(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
-    """The facts, the most important first."""
+    """The facts on the selected chunk, the most important first."""
     life = facts.life
     if facts.history:
         yield from _chunk_time_facts(facts)

@@ -332,7 +332,7 @@ class FigureView:
         *,
         step: int | None = None,
     ) -> None:
-        """Show `panels`, those that the layout names, at a step; send what differs; an image costs the page little.
+        """Show `panels` in the figure, as the layout names them, at a step; send what differs: images cost little.
 
         `width`: pixels of the page.
         """
@@ -363,7 +363,7 @@ class FigureView:
                 self.widget.add_traces([dict(trace) for trace in added])
 
     def show_image(self, name: str, source: str, *, step: int | None = None) -> None:
-        """Show another image in the first trace of the panel `name`, and nothing else, at a step."""
+        """Show another image in the figure, in the first trace of the panel `name`, and nothing else, at a step."""
         place = list(self.panels).index(name)
         number = sum(len(panel.traces) for panel in list(self.panels.values())[:place])
         traces, data = list(self.panels[name].traces), list(self._page.data)
@@ -386,7 +386,7 @@ class FigureView:
         return Page(page.data, {**page.layout, "autosize": True, "clickanywhere": True}), stage
 
     def panel_at(self, number: int) -> Panel | None:
-        """The panel whose axes have this number, from 1; None if there is none."""
+        """The panel of the figure whose axes have this number, from 1; None if there is none."""
         names = list(self.panels)
         return self.panels[names[number - 1]] if 0 < number <= len(names) else None
 

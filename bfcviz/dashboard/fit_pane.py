@@ -73,7 +73,7 @@ def _in_the_way_html(names: list[FitBlockers]) -> str:
 
 
 def _fit_pane_chunk_button(chunk: np.void, text: str) -> str:
-    """A button that selects a chunk in every view."""
+    """A button of the pane of "would it fit?" that selects a chunk in every view."""
     born = int(chunk["born"]) if chunk["in_use"] else None
     message = json.dumps({"do": "select", "address": str(chunk["address"]), "born": born})
     return f"<button type='button' data-bfcviz='{escape(message)}'>{harmless(text, _LONGEST_NAME)}</button>"

@@ -157,7 +157,7 @@ def totals_line(numbers: Numbers) -> str:
 
 
 def _header_ratio_text(part: int | None, whole: int | None) -> str:
-    """As in `timelines.fragmentation`: 0 of nothing."""
+    """A ratio in the header, as in `timelines.fragmentation`: 0 of nothing."""
     if part is None or whole is None:
         return _UNKNOWN
     return f"{part / whole if whole else 0.0:.1%}"
@@ -234,7 +234,10 @@ class HeadlineFinder:
         return self._peak[1]
 
     def why(self) -> str:
-        """Why the pool grew, of a whole trace without a failure and not too long; else empty. Reads all events once."""
+        """The headline's reason why the pool grew; empty with a failure, or for a trace that is not whole or too long.
+
+        Reads all events once.
+        """
         if not self.explains_growth:
             return ""
         if self._why is None or self._why[0] != len(self.trace):
@@ -256,14 +259,14 @@ class HeadlineFinder:
         return Headline(failure_headline(found), step, found, number, len(self._failed))
 
     def _nearest(self, step: int) -> int:
-        """The last failure at or before a step, else the first with a heap, else the first."""
+        """For the headline: the last failure at or before a step, else the first with a heap, else the first."""
         before = bisect_right(self._failed, step)
         if before:
             return self._failed[before - 1]
         return next((each for each in self._failed if each - 1 not in self._bare), self._failed[0])
 
     def _read_new(self) -> None:
-        """Read the failures among the events that came since the last call."""
+        """For the headline: read the failures among the events that came since the last call."""
         first, stop = self.trace.first, len(self.trace)
         if stop == self._read:
             return
@@ -382,7 +385,7 @@ class Header:
             self._show_step_line()
 
     def toggle_details(self) -> None:
-        """Open or close the long text on the step."""
+        """Open or close the header's long text on the step."""
         self._is_open = not self._is_open
         self._show_step_line()
 

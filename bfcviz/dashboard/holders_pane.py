@@ -66,7 +66,7 @@ class PaneGroupings:
         self._of_torch = trace.origin.details.get("framework") == "torch"
 
     def update(self) -> None:
-        """Take in new labels, and the threads and streams of new events."""
+        """For the pane of holders: take in new labels, and the threads and streams of new events."""
         labels = self._trace.labels
         for number in range(self._labels_seen, len(labels)):
             label = labels[number]
@@ -108,11 +108,11 @@ class PaneGroupings:
 
     @property
     def has_names(self) -> bool:
-        """Whether any memory has a name."""
+        """Whether any memory has the name of a holder."""
         return bool(self._found & {"op", "stack"})
 
     def get(self, by: str) -> tuple[Grouping, bool]:
-        """A grouping, and whether it is a new one: later phases need one, others are made again by `_KINDS_LAST`."""
+        """A grouping of holders, and whether it is new: later phases need one, others come again by `_KINDS_LAST`."""
         later = len(self._trace) // _KINDS_LAST
         versions = {"phase": self._marks.phases, "kind": later, "lifetime": later}
         version = versions.get(by, 0)
@@ -414,7 +414,7 @@ def _pane_holder_spans_below(found: PaneHolderCount, around: PaneHolderSpan) -> 
 
 
 def _pane_holder_node_counts(found: PaneHolderCount, node: int) -> tuple[int, int]:
-    """The chunks of a node and its different paths."""
+    """The chunks of a holder and its different paths."""
     return int(found.amounts.chunks[node]), int(found.amounts.holders[node])
 
 
@@ -833,7 +833,7 @@ class HoldersPane:
             self._draw()
 
     def _choose_moments(self, change: dict[str, Any]) -> None:
-        """Compare the two steps of the menu; its first line is none of them."""
+        """Compare the holders of two steps of the menu; its first line is none of them."""
         if change["new"]:
             self._compare(*change["new"])
 
@@ -916,7 +916,7 @@ class HoldersPane:
         return GrowthFacts(-1, name, _pane_growth_change(found, sums), 0.0, fill)
 
     def _growth_fill(self, grew: int, never_freed: int) -> str:
-        """The colour that most of what is new has in the map."""
+        """The colour that most of what grew has in the map."""
         theme = self._look.paints
         if grew <= 0:
             return theme.other.fill
@@ -1001,7 +1001,7 @@ def _growth_row_name(row: GrowthFacts) -> str:
 
 
 def _pane_growth_change(found: WhatGrew, values: dict[str, int]) -> dict[str, int | None]:
-    """What a row of the pane's list of growth shows; None: the trace cannot tell."""
+    """What a row of the list of what grew shows; None: the trace cannot tell."""
     return {**values} if found.end_known else {**values, "never_freed": None}
 
 

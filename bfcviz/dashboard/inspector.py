@@ -396,7 +396,7 @@ _ELSEWHERE: Final = (
 
 
 def use_page_width(pixels: int) -> None:
-    """Draw dashboards, those that exist and later ones, for a page of this width, until it sends their own."""
+    """Draw Inspectors, those that exist and later ones, for a page of this width, until it sends their own."""
     InspectorTraits.page_pixels = pixels
     for each in [each for each in widget_lifetime.roots if isinstance(each, InspectorTraits)]:
         each.width = rounded_width(pixels)
@@ -478,7 +478,7 @@ class Inspector(InspectorTraits):
             raise
 
     def _begin(self, step: int | None, pool: int | None, *, follow: bool) -> None:
-        """Choose pool and step: where nothing is asked for, what the reader most likely looks for."""
+        """Choose the Inspector's pool and step: where nothing is asked for, what the reader most likely looks for."""
         self.pool = pool or 0  # checked before anything searches it
         index_of(self._trace, self.pool)  # what follows searches the index
         if step is None and not follow:
@@ -530,7 +530,7 @@ class Inspector(InspectorTraits):
             self.__dict__.pop(name, None)
 
     def _parts(self) -> list[widgets.Widget]:
-        """All widgets of the page, also if only some were made."""
+        """All widgets of the Inspector's page, also if only some were made."""
         names = ("chunk_list", "event_list", "view", "header", "holders", "chunk", "fit", "cursor")
         parts = [self.__dict__[name].widget for name in names if name in self.__dict__]
         return [*self.toolbar.inputs(), *self.toolbar.rows, self.export_row.row, *parts]
@@ -538,7 +538,7 @@ class Inspector(InspectorTraits):
     # -- drawing ---------------------------------------------------------------------------------------------
 
     def _show(self) -> None:
-        """Show `step` and `look` everywhere."""
+        """Show `step` and `look` everywhere in the Inspector."""
         model = self.panel_data.model
         model.seek(self.step)
         # The figure first, since the page takes longest for it.
@@ -550,7 +550,7 @@ class Inspector(InspectorTraits):
         self._show_beside()
 
     def _show_beside(self) -> None:
-        """Show `step` and `look` in everything but the figure."""
+        """Show `step` and `look` in everything of the Inspector but the figure."""
         model = self.panel_data.model
         self._show_toolbar()
         self.fit.show(model, self.look)
@@ -571,7 +571,7 @@ class Inspector(InspectorTraits):
         self.header.show_growth(self.holders.growth(brushed_now), is_shown=self.look.since is not None)
 
     def _panels(self) -> dict[str, Panel]:
-        """The panels of the layout, with names in the map where they have room; while a key is held only the map."""
+        """The panels of the Inspector's layout, names in the map where these fit; while a key is held only the map."""
         look = replace(self.look, map_pixels=map_pixels(self.width))
         if self._held:
             return self.panel_data.held_map(look)
@@ -630,7 +630,7 @@ class Inspector(InspectorTraits):
         return figure, f"bfcviz-{name}-step{self.step}"
 
     def _code(self, name: str) -> str:
-        """The Python that draws the figure of this name at the current step."""
+        """The Python that draws the figure of this name at the Inspector's step."""
         path = self._trace.path
         if name == EVERYTHING:
             return code_for_inspector(path, self.step, self.pool, self.look)
@@ -659,7 +659,7 @@ class Inspector(InspectorTraits):
             self.step = self.step if step is None else step
 
     def compare_moments(self, first: int | None = None, last: int | None = None) -> None:
-        """Go to the step `last`, and show what grew since the step `first`.
+        """Let the Inspector go to the step `last`, and show what grew since the step `first`.
 
         Args:
             first: None: both steps are those that the user brushed, else where the history begins and the step shown.
@@ -687,7 +687,7 @@ class Inspector(InspectorTraits):
             self._take_new_events()
 
     def draw_moving_map(self) -> bool:
-        """Draw the newest event in the map, the header and the open table; False: the whole frame must be drawn.
+        """Draw the newest event in the Inspector's map, header and open table; False: the whole frame must be drawn.
 
         Of the figure only the image of the map changes. The other panels, and the list of holders, say at which step
         they were drawn. From any thread, after `trace_grew(moving=True)`.
@@ -704,12 +704,12 @@ class Inspector(InspectorTraits):
             return True
 
     def show_end(self) -> None:
-        """Show that no more events come: there is nothing left to follow. From any thread."""
+        """Show in the Inspector that no more events come: there is nothing left to follow. From any thread."""
         self._ended = True
         self.redraw()
 
     def _take_new_events(self) -> None:
-        """Go to the newest event, if it is followed."""
+        """Let the Inspector go to the newest event, if it is followed."""
         self._last = len(self._trace)
         names = [each.name for each in self._trace.origin.pools]
         if names != [name for name, _ in self.toolbar.pool.options]:  # a program made another heap
@@ -805,20 +805,20 @@ class Inspector(InspectorTraits):
             self.look = whole(self.look) if name == "whole" else unmarked(self.look)
 
     def hold(self, name: str) -> None:
-        """Run an action once more whose key is held: until `release`, only the map and the header follow."""
+        """Run an Inspector's action once more, its key is held: until `release`, only the map and the header follow."""
         with self._showing_errors():
             self._held = name in MOVES
             self._act(name)
 
     def release(self) -> None:
-        """Draw everything that did not follow while a key was held."""
+        """Draw everything of the Inspector that did not follow while a key was held."""
         if self._held:
             self._held = False
             self.redraw()
 
     @contextmanager
     def _showing_errors(self) -> Iterator[None]:
-        """Show errors raised inside in the header, in place of the last one."""
+        """Show errors raised inside in the Inspector's header, in place of the last one."""
         self.header.hide_error()
         try:
             with self._drawing():

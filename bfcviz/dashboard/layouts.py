@@ -42,13 +42,13 @@ _BELOW_THE_FIGURE: Final = {"chunk_table": "chunk table", "event_table": "event 
 
 
 def tabs(*shown: str) -> dict[str, str]:
-    """Name -> text of each tab that is offered, from the left; of the folded ones only those that are `shown`."""
+    """Name -> text of each tab that layouts offer, from the left; of the folded ones only those that are `shown`."""
     offered = {tab.name: tab.text for tab in _views_by_tab() if not tab.folded or tab.name in shown}
     return offered | _BELOW_THE_FIGURE
 
 
 def layouts() -> dict[str, Rows]:
-    """Name -> the rows of panels below the tabs: those of one tab, none where a table is shown there, or all.
+    """The layouts: name -> the rows of panels below the tabs: those of one tab, none where it has a table, or all.
 
     A tab has one row, with the first panel of each of its views. `everything` has all panels: those of a view
     with several are a row of their own.
@@ -138,7 +138,7 @@ def arrange(
 def _add_rows(
     places: dict[str, Place], panels: Mapping[str, Panel], rows: Rows, top: int, *, narrow: bool
 ) -> int:
-    """Place these rows from `top` on; return their lower end."""
+    """Place these rows of a layout from `top` on; return their lower end."""
     if narrow:
         rows = tuple(((name, 1.0),) for row in rows for name, _ in row)
     for row in rows:
@@ -234,7 +234,7 @@ STYLE: Final = """
 
 
 class StageBox:
-    """The figure, with the panes beside it.
+    """The stage that a layout fills: the figure, with the panes beside it.
 
     Args:
         figure: the widget of the figure.

@@ -86,7 +86,7 @@ class PanelData(HeapData):
         return chosen, self.clock(look).step_at(x) if over_steps else None
 
     def handle_and_label(self, chosen: Selected) -> tuple[int | None, int | None]:
-        """Handle and label of a selected chunk. None: it does not exist at this step, or has no label."""
+        """Handle and label of the chunk that a click selected. None: it is not there at this step, or has no label."""
         if chosen.born is not None:
             event = self.trace.read(chosen.born, chosen.born + 1)[0]
             return int(event["chunk"]), int(event["label"]) or None
@@ -146,20 +146,20 @@ def brushed(look: Look, ends: Sequence[float] | None, clock: StepAxis) -> Look:
 
 
 def _allowed_zoom_range(axis: Mapping[str, Any], ends: Sequence[float]) -> Sequence[float]:
-    """The part of a range that the axis allows; the drawn range if there is none."""
+    """The part of a zoom's range that the axis allows; the drawn range if there is none."""
     low, high = float(axis.get("minallowed", -inf)), float(axis.get("maxallowed", inf))
     found = [min(max(float(end), low), high) for end in ends]
     return found if found[0] != found[1] else [float(end) for end in axis["range"]]
 
 
 def _is_whole_zoom_range(axis: Mapping[str, Any], ends: Sequence[float]) -> bool:
-    """Whether a range is all that the axis allows."""
+    """Whether a zoom's range is all that the axis allows."""
     whole = [float(axis.get("minallowed", -inf)), float(axis.get("maxallowed", inf))]
     return not _zoom_range_changed({"range": whole}, sorted(ends)) if all(map(isfinite, whole)) else False
 
 
 def _zoom_range_changed(axis: Mapping[str, Any], now: Sequence[float]) -> bool:
-    """Whether the range of an axis in the page differs from the drawn one."""
+    """Whether the page's range of a panel's axis differs from the drawn one."""
     drawn = [float(end) for end in axis["range"]]
     least = _SAME * max(abs(drawn[1] - drawn[0]), 1e-12)
     return any(abs(one - float(other)) > least for one, other in zip(drawn, now, strict=True))

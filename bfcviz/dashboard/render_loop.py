@@ -174,7 +174,7 @@ class Renderer:
 
     @property
     def thread(self) -> Thread | None:
-        """The thread that draws; None before `start`, after `stop`, and on an event loop."""
+        """The thread in which the renderer draws; None before `start`, after `stop`, and on an event loop."""
         return self._periodic.thread
 
     @property
@@ -209,7 +209,7 @@ class Renderer:
         self._paused = True
 
     def resume(self) -> None:
-        """Continue after `pause`."""
+        """Continue to draw frames after `pause`."""
         self._paused = False
 
     def stop(self) -> None:
@@ -268,11 +268,11 @@ class Workload(Generic[T]):
 
     @property
     def error(self) -> BaseException | None:
-        """The exception it raised; None while it runs, and if it returned."""
+        """The exception that the workload raised; None while it runs, and if it returned."""
         return self._future.exception() if self._future.done() else None
 
     def result(self, timeout: float | None = None) -> T:
-        """Wait at most `timeout` seconds; return its result, or raise its exception or TimeoutError."""
+        """Wait at most `timeout` seconds; return the workload's result, or raise its exception or TimeoutError."""
         return self._future.result(timeout)
 
     def __await__(self) -> Generator[Any, None, T]:

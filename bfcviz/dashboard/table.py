@@ -354,7 +354,7 @@ class Column:
 
     @property
     def css(self) -> str:
-        """The class attribute of its cells."""
+        """The class attribute of the cells of a table's column."""
         classes = " ".join(["right"] * (self.align == "right") + ["wide"] * self.wide)
         return f" class='{classes}'" if classes else ""
 
@@ -441,18 +441,18 @@ def hinted(text: str, hint: str) -> str:
 
 
 def bytes_cell(num_bytes: int) -> str:
-    """A cell with a rounded number of bytes, the exact number on hover."""
+    """A cell of a table with a rounded number of bytes, the exact number on hover."""
     return hinted(format_bytes(num_bytes), exact_bytes(num_bytes))
 
 
 def thread_cell(trace: Trace, number: int) -> str:
-    """A cell with the number of a thread, its name on hover."""
+    """A cell of a table with the number of a thread, its name on hover."""
     text = thread_text(trace.origin.details, number)
     return text if text == f"{number}" else hinted(f"{number}", text)
 
 
 def label_cell(labels: Labels, number: int, search: str = "") -> str:
-    """A cell with a label's name, with the text that a search found; its full name and its details on hover."""
+    """A cell of a table with a label's name, and what a search found in it; its full name and its details on hover."""
     if number == 0:
         return NOTHING
     label = labels[number]
@@ -500,7 +500,7 @@ def _table_row_html(row: Row, classes: Sequence[str]) -> str:
 
 
 def _message_attribute(message: Message) -> str:
-    """A message in single quotes; names of fields, numbers and our own words need no other escape."""
+    """A table's message in single quotes; names of fields, numbers and our own words need no other escape."""
     return json.dumps(message, separators=(",", ":")).replace("&", "&amp;").replace("'", "&#39;")
 
 
@@ -517,7 +517,7 @@ class TableConditions:
         self._known: tuple[Trace, int, HolderChoice | None, str | None] | None = None
 
     def update(self, trace: Trace, pool: int, look: Look) -> bool:
-        """Take in a look; return whether the conditions are others than before."""
+        """Take in a look; return whether the table's conditions are others than before."""
         key = (trace, pool, look.holder, look.search)
         if self._known is not None and self._known[0] is trace and self._known[1:] == key[1:]:
             return False
@@ -642,7 +642,7 @@ class TableFilters:
             each.box.value = ""
 
     def values(self) -> dict[str, Any]:
-        """The values, as keyword arguments of `Filter`."""
+        """The values of a table's filters, as keyword arguments of `Filter`."""
         return {
             "text": self.text.value or "",
             "least_size": self.least.value,

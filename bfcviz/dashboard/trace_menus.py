@@ -41,7 +41,7 @@ class InspectorMenu(widgets.VBox):  # type: ignore[misc]
         super().__init__(self._above)
 
     def _put(self, inspector: Inspector | None) -> None:
-        """Show an Inspector in place of the one before, which is closed."""
+        """Show an Inspector below the menu in place of the one before, which is closed."""
         before, self.inspector = self.inspector, inspector
         self.children = [*self._above, *([] if inspector is None else [inspector])]
         if before is not None:
@@ -60,7 +60,7 @@ class InspectorMenu(widgets.VBox):  # type: ignore[misc]
 
 
 class RanksView(InspectorMenu):
-    """The ranks of one job as a table, the worst first, and the chosen one at its first failed request or its peak."""
+    """A menu of the ranks of one job, a table, the worst first, and the chosen one at its first failure or its peak."""
 
     def __init__(self, ranks: RankSet, **options: Any) -> None:
         self.ranks = ranks  # those that can be chosen, and those that cannot be read
@@ -109,7 +109,7 @@ class LiveSeries(InspectorMenu):
 
     @property
     def trace(self) -> Trace | None:
-        """The trace shown; None while there is none."""
+        """The trace of the menu that is shown; None while there is none."""
         return None if self._shown is None else self.traces[self._shown]
 
     def add(self, name: str, trace: Trace, *, is_last: bool = True) -> None:

@@ -115,7 +115,7 @@ class NumpyHandler:
         numpy_functions.delete(self.gate)
 
     def capsule(self) -> object:
-        """A capsule for PyDataMem_SetHandler."""
+        """The capsule of NumPy's handler, for PyDataMem_SetHandler."""
         return numpy_functions.capsule(self.gate, self)
 
     @property
@@ -138,7 +138,7 @@ class NumpyHandler:
 
     @property
     def unfit(self) -> int:
-        """Of these, requests of at most 256 bytes for which the heap had no room."""
+        """Of NumPy's own requests, those of at most 256 bytes for which the heap had no room."""
         return self.gate.unfit
 
     def failure(self) -> FailedRequest | None:
@@ -240,11 +240,11 @@ class CupyHook:
         cupy_functions.give_back(self.gate, pointer, device)
 
     def count(self, _noted: int, held: int) -> None:
-        """Set how many frees wait; at 0 a request does not check for them."""
+        """Set how many of CuPy's frees wait; at 0 a request does not check for them."""
         self.gate.held = held
 
     def return_regions(self, *, late: bool) -> None:
-        """Set whether a free, late after the `with`, returns the regions that are wholly free then."""
+        """Set whether a free of CuPy's, late after the `with`, returns the regions that are wholly free then."""
         self.gate.late = late
 
     @property
@@ -258,7 +258,7 @@ class CupyHook:
         return int(self.gate.inside)
 
     def end(self) -> None:
-        """Python exits: make no more Python calls, and free nothing."""
+        """Python exits: make no more Python calls for CuPy, and free nothing."""
         self.is_open = False
         cupy_functions.end(self.gate)
 
@@ -286,7 +286,7 @@ class HookReports:
         return methods
 
     def open(self, observed: Any) -> None:
-        """Report to the heaps of `observed` from now on, and keep it; None: report nothing."""
+        """Report from CuPy's hooks to the heaps of `observed` from now on, and keep it; None: report nothing."""
         cupy_functions.watch_open(self.watch, observed)
 
     def add(self, device: int, reports: object) -> None:
@@ -298,7 +298,7 @@ class HookReports:
         cupy_functions.watch_stream(self.watch, stream, number)
 
     def grants(self, by: int) -> None:
-        """Change the count of allocations that are getting memory from the driver: Python reports these."""
+        """Change the count of CuPy's allocations that are getting memory from the driver: Python reports these."""
         cupy_functions.watch_grants(self.watch, by)
 
 
@@ -356,7 +356,7 @@ class StreamTable:
         return torch_functions.functions()
 
     def add(self, allocator: "BFCAllocator", device: int) -> None:
-        """Add a spare heap for the next new stream of the device."""
+        """Add a spare heap of PyTorch's for the next new stream of the device."""
         torch_functions.add(allocator, device, self.service, self.labels)
 
     def remove(self, allocator: "BFCAllocator") -> bool:
@@ -364,7 +364,7 @@ class StreamTable:
         return bool(torch_functions.remove(allocator))
 
     def late_frees(self) -> Iterator[None]:
-        """Wait for frees of memory of ended services, of all tables; for one thread, which acts on each.
+        """Wait for PyTorch's frees of memory of ended services, of all tables; for one thread, which acts on each.
 
         The freeing thread waits until the next step of the iteration, for at most 0.3 s.
         """
@@ -400,7 +400,7 @@ class StreamTable:
         torch_functions.serve(0, 0, deferred)
 
     def in_use(self) -> list[StreamHeap]:
-        """The heaps that a stream uses, in the order they were added."""
+        """PyTorch's heaps that a stream uses, in the order they were added."""
         rows = torch_functions.heaps_of(self.service)
         return [StreamHeap(row[0], row[1], row[3], (row[4], *row[5])) for row in reversed(rows) if row[2]]
 
@@ -442,7 +442,7 @@ class UninterruptedCall:
         self._is_finalizing = sys.is_finalizing  # as modules lose their names when Python exits
 
     def __call__(self, *arguments: Any) -> Any:
-        """What the function returns or raises."""
+        """What the function that C code calls returns or raises."""
         if self._is_finalizing():
             return self._function(*arguments)
         interrupt = _block()

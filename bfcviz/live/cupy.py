@@ -103,13 +103,13 @@ class CupyFunctions:
         return Room(int(total), int(available), cuda_driver.load().attribute(CAPABILITY_MAJOR, device))
 
     def stream_of(self) -> int:
-        """Address of a C function `intptr_t (int device)`: this thread's stream. It needs the GIL and may raise."""
+        """Address of a C function `intptr_t (int device)`: CuPy's stream here. It needs the GIL and may raise."""
         return _exported_cupy_function(*_STREAM_OF) or _address_of(
             lambda device: self.cupy.cuda.get_current_stream(device).ptr, ctypes.c_ssize_t
         )
 
     def device_of(self) -> int:
-        """Address of a C function `int (int)`: this thread's device. It needs the GIL and may raise; give it 0.
+        """Address of a C function `int (int)`: CuPy's device of this thread. It needs the GIL and may raise; give it 0.
 
         0: there is one device; asking for the current one would cost each allocation a call of the driver.
         """
@@ -161,7 +161,7 @@ class CupyFunctions:
 
     @contextmanager
     def _on(self, device: int) -> Iterator[cuda_driver.Driver]:
-        """Make a device current, in the mode whose calls break no capture."""
+        """Make a device current for CuPy, in the mode whose calls break no capture."""
         driver = cuda_driver.load()
         with self.cupy.cuda.Device(device), driver.relaxed():
             yield driver
@@ -203,7 +203,7 @@ class CupyFunctions:
         return self.cupy.cuda.get_allocator()
 
     def pool_of(self, pooled: int) -> Any:
-        """A weak reference to the pool of one device that a hook's `pmem_id` belongs to; None: it cannot be told."""
+        """A weak reference to CuPy's pool of one device that a hook's `pmem_id` belongs to; None: it cannot be told."""
         return getattr(ctypes.cast(pooled, ctypes.py_object).value, "pool", None) if pooled else None
 
     def is_grant(self, device: int, address: int, size: int) -> bool:
@@ -219,7 +219,7 @@ class CupyFunctions:
         return status == 0 and base.value == address and length.value >= size
 
     def has_pool(self) -> bool:
-        """Whether this thread's allocator is a memory pool."""
+        """Whether CuPy's allocator in this thread is a memory pool."""
         return isinstance(getattr(self.get_allocator(), "__self__", None), self.cupy.cuda.MemoryPool)
 
     def set_allocator(self, allocator: Any) -> None:
@@ -368,7 +368,7 @@ class CupyStreamHeaps:
         self._deferred = DeferredFrees(owner, lambda _: None, self._cuda)
 
     def require(self, device: int) -> None:
-        """Make the heap of this thread's stream if there is none; raises the error if that fails."""
+        """Make the heap of CuPy's stream in this thread if there is none; raises the error if that fails."""
         hook = self._hook()
         if hook is not None and not self.add_heap(0, device, hook.stream(device), 0):
             self.raise_error()
@@ -392,7 +392,7 @@ class CupyStreamHeaps:
         return True
 
     def _inherit(self, hook: "CupyHook", device: int, stream: int, kept: object) -> bool:
-        """Reuse the heap of a destroyed stream, and empty all such heaps; False: there is none."""
+        """Reuse the heap of a destroyed stream of CuPy's, and empty all such heaps; False: there is none."""
         free = [key for key in list(self._streams) if key[0] == device and self._release(key)]
         for old in free[:1]:
             heap = self.heaps[old]
@@ -404,7 +404,7 @@ class CupyStreamHeaps:
         return bool(free)
 
     def _release(self, key: tuple[int, int]) -> bool:
-        """Release the regions of a heap whose stream is destroyed and done, with no chunk in use; False: it is not."""
+        """Release the regions of a heap whose CuPy stream is destroyed and done, without chunks in use; else False."""
         heap = self.heaps[key]
         if _cupy_stream_references(self._streams, key) > _ALONE or heap.stats().chunks_in_use:
             return False
@@ -494,7 +494,7 @@ class CupyStreamHeaps:
         raise cupy_out_of_memory(self._cuda.cupy.cuda.memory.OutOfMemoryError, self.failure)
 
     def raise_error(self) -> None:
-        """Raise the error of this thread's last `add_heap`, or of a heap's sub-allocator; none: do nothing."""
+        """Raise CuPy's error of this thread's last `add_heap`, or of a heap's sub-allocator; none: do nothing."""
         error, self._thread.error = getattr(self._thread, "error", None), None
         for heap in list(self.heaps.values()):
             kept = heap.sub_allocator.error
@@ -874,7 +874,7 @@ class CupyObserved(HeapProvider):
             self._reports.grants(by)
 
     def _stream(self, device: int) -> int:
-        """The current stream's number, in order of first use; 0: the default stream."""
+        """The number of CuPy's current stream, in order of first use; 0: the default stream."""
         handle = int(self._cuda.stream_handle(device))
         if not handle:
             return 0

@@ -57,7 +57,7 @@ class DelayedEvent:
         return self._event is not None and self._event.query()
 
     def synchronize(self) -> None:
-        """Wait until it is done; does nothing while it cannot be recorded."""
+        """Wait until the delayed event is done; does nothing while it cannot be recorded."""
         self._event = self._event or self._record()
         if self._event is not None:
             self._event.synchronize()
@@ -205,7 +205,7 @@ class DeferredFrees:
         return self.free_ready(pointer, device, stream)
 
     def recover(self, pointer: int, device: int, stream: int) -> bool:
-        """Out of memory: make room; returns whether there may be memory now."""
+        """Out of memory: make room by deferred frees; returns whether there may be memory now."""
         waited = self.wait(pointer, device, stream)
         return self._make_room(device) or waited
 

@@ -186,7 +186,7 @@ class _Nvml:
         )
 
     def _processes(self, handle: Any) -> dict[int, int]:
-        """Bytes of each process; a process that computes and draws is in both lists with all that it has."""
+        """Bytes of each process, as NVML says; one that computes and draws is in both lists with all that it has."""
         found: dict[int, int] = {}
         for name in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"):
             for each in self._asked(getattr(self._nvml, name), handle) or ():
@@ -233,7 +233,7 @@ def _told_by_framework(ask: Callable[[int], T | None], device: int) -> T | None:
 
 
 def _served_heap_pools(device: int) -> list[AccountPoolFigures]:
-    """The heaps that serve a framework on a device."""
+    """The pools of an account that are heaps which serve a framework on a device."""
     found = []
     for provider in active_providers():
         for heap in provider.heaps if provider.way == "serve" else ():

@@ -55,7 +55,7 @@ class HeapProvider(ABC):
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the framework's last failed request; None: none failed, or it only raises its own error."""
+        """The provider's numbers of the last failed request; None: none failed, or the framework raises its own."""
         return None
 
     @property
@@ -81,10 +81,10 @@ class HeapProvider(ABC):
         """Record the provider's deferred events."""
 
     def watch_here(self) -> None:  # noqa: B027  most watch the whole process
-        """Also watch this context (`contextvars`): NumPy is served per context, all others per process."""
+        """Let the provider watch this context, too (`contextvars`): NumPy is served per context, others per process."""
 
     def close(self) -> None:
-        """End, as leaving the `with` does; does nothing if it is not active."""
+        """End the provider, as leaving the `with` does; does nothing if it is not active."""
         if self.is_active:
             self.__exit__(None, None, None)
 
@@ -109,7 +109,7 @@ class HeapProvider(ABC):
         self._stop(error)
 
     def _refuse_second(self) -> None:
-        """Raise LiveError if another one is active and only one may be."""
+        """Raise LiveError if another provider is active and only one may be."""
         if self.is_active or (self._active and not self.is_shared):
             done = "served" if self.way == "serve" else "observed"
             heaps = ", ".join(map(_heap_name_and_limit, self._active[-1].heaps)) or "files of its own"
@@ -121,7 +121,7 @@ class HeapProvider(ABC):
 
     @abstractmethod
     def _stop(self, error: BaseException | None) -> None:
-        """End it; `error` is the exception that ends the `with`."""
+        """End the provider; `error` is the exception that ends the `with`."""
 
 
 def _heap_name_and_limit(heap: Any) -> str:

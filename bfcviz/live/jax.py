@@ -60,7 +60,7 @@ class ArrayNames:
         return self._labels.intern(name or f"{data_type}{details['shape']}", **details)
 
     def _words(self, stack: Any) -> tuple[str, str]:
-        """The name and the text of a stack; both empty if there is none."""
+        """The name and the text of a stack of JAX's; both empty if there is none."""
         if stack is None:
             return "", ""
         words = self._stacks.get(stack)
@@ -156,7 +156,7 @@ class DeviceArrays:
         self._addresses = MadeUpAddresses()
 
     def holds(self, memory: str | None) -> bool:
-        """Whether this kind of memory is the device's own."""
+        """Whether this kind of JAX's memory is the device's own."""
         return memory is None or self._memory in (None, memory)
 
     def add(self, size: int, label: int) -> int:
@@ -174,7 +174,7 @@ class DeviceArrays:
 
 
 class _Where(NamedTuple):
-    """Where arrays of a sharding are: observed devices with their own memory, the same with another, all devices."""
+    """Where JAX's arrays of a sharding are: observed devices with own memory, the same with another, all devices."""
 
     own: tuple[DeviceArrays, ...]
     elsewhere: tuple[DeviceArrays, ...]
@@ -237,7 +237,7 @@ class LiveArrays:
         self._places: dict[Any, _Where] = {}
 
     def read(self) -> None:
-        """Write the frees of the arrays that went since the last reading, and the allocations of the new ones.
+        """Write the frees of JAX's arrays that went since the last reading, and the allocations of the new ones.
 
         Ctrl+C waits for the end: half a reading would leave arrays that never go.
         """
@@ -260,7 +260,7 @@ class LiveArrays:
         self._write(gone, {number: array for number, array in new.items() if not _is_shard(array, left)})
 
     def _list(self) -> tuple[set[int], dict[int, _LiveArray]]:
-        """The ids of the known arrays that are still there, and the new arrays by their ids."""
+        """The ids of JAX's known arrays that are still there, and the new arrays by their ids."""
         self.unread = 0
         there, new = set(), {}
         arrays = list(self._listed())
@@ -296,7 +296,7 @@ class LiveArrays:
         return found
 
     def _write(self, gone: list[tuple[_LiveArray, list[int]]], new: Mapping[int, _LiveArray]) -> None:
-        """Write the events of a reading so that no device ever holds more than before or after it.
+        """Write the events of a reading of JAX's arrays so that no device ever holds more than before or after it.
 
         When each came or went is unknown. All frees first would draw an empty device at every reading of a loop that
         replaces its arrays, all allocations first would draw a peak that never was.
@@ -316,7 +316,7 @@ class LiveArrays:
             _remove_live_array(*waiting.pop())
 
     def _add(self, array: _LiveArray) -> list[int]:
-        """Write its allocations; returns its address on each device with own memory."""
+        """Write the allocations of an array of JAX's; returns its address on each device with own memory."""
         _, stack, shape, data_type, size, where = array
         if not size:
             return []
@@ -456,7 +456,7 @@ class JaxObserved(HeapProvider):
             self._mark_changes(name, {**totals, **self._compared(name, totals)})
 
     def _compared(self, name: str, totals: Mapping[str, int]) -> dict[str, int]:
-        """What the device has in use beyond its arrays, and its arrays in other memory."""
+        """What JAX has in use of a device beyond its arrays, and its arrays in other memory."""
         if self._live is None:
             return {}
         arrays = self._arrays[name]
@@ -541,7 +541,7 @@ def _live_array_lister(jax: Any, devices: Sequence[Any]) -> Callable[[], list[An
 
 
 def _jax_device_by_number(asked: Any, there: Sequence[Any]) -> Any:
-    """A device by its number, or as given; of several with this number the first that reports its memory."""
+    """A device of JAX's by its number, or as given; of several with this number the first that reports its memory."""
     if not isinstance(asked, int):
         return asked
     found = [each for each in there if each.id == asked]

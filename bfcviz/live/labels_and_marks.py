@@ -37,7 +37,7 @@ class _Work(NamedTuple):
     outer: "_Work | None"  # what is around it; None: nothing
 
     def without(self, name: str) -> "_Work | None":
-        """The same without its innermost work of this name: a generator may end after a work that began later."""
+        """The same labels without the innermost of this name: a generator may end after a work that began later."""
         if self.name == name:
             return self.outer
         return self._replace(outer=None if self.outer is None else self.outer.without(name))

@@ -174,7 +174,7 @@ def unserved() -> Iterator[None]:
 
 
 def _is_current_handler(capsule: object) -> bool:
-    """Whether this context's new arrays are served by this handler."""
+    """Whether this context's new arrays are served by this handler of NumPy's."""
     return get_handler() is capsule
 
 
@@ -232,7 +232,7 @@ def serve_numpy(
 
 
 def _forget_parent() -> None:
-    """In a forked process: only the parent is served; the child may be served by a heap of its own."""
+    """In a forked process: NumPy is served in the parent only; the child may be served by a heap of its own."""
     NumpyServed._active = ()  # noqa: SLF001
 
 

@@ -39,7 +39,7 @@ class ObservedOptions:
 
 
 class ObservedHeap:
-    """Writes events for reported allocations and frees; a LiveDashboard can watch it like a heap.
+    """A heap observed from outside: events of reported allocations and frees; a LiveDashboard can watch it.
 
     ::
 
@@ -183,11 +183,11 @@ class ObservedHeap:
             pass
 
     def reports(self) -> object:
-        """A capsule of C functions that report to this heap (`Ledger.reports`); None uncompiled."""
+        """A capsule of C functions that report to this observed heap (`Ledger.reports`); None uncompiled."""
         return self._ledger.reports()
 
     def grants(self) -> list[tuple[int, int, bool]]:
-        """The reported grants that were not released: address, bytes, and whether they are wholly free."""
+        """The grants of the observed heap that were not released: address, bytes, and whether they are wholly free."""
         with self._alone():
             ledger = self._ledger
             found = [(at, region.size) for at, region in ledger.regions.items() if region.granted]
@@ -251,7 +251,7 @@ class ObservedHeap:
         self._carry_out()
 
     def _carry_out(self) -> None:
-        """Carry out the reports, unless an outer call in this thread, or C code in another, does so already."""
+        """Carry out reports on the observed heap, unless an outer call here, or C code in another thread, does so."""
         ledger = self._ledger
         with self._lock:
             while ledger.waiting and not ledger.busy:
@@ -268,7 +268,7 @@ class ObservedHeap:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep all reports waiting, also those of C code, which takes no lock; they are carried out at the end."""
+        """Let all reports on the observed heap wait, also those of C code, which takes no lock; then carry them out."""
         ledger, thread, deadline = self._ledger, native.thread_number(), clock.monotonic() + _PATIENCE_S
         _interrupts.block()  # may raise: before the lock is held
         self._lock.acquire()
@@ -348,7 +348,7 @@ class Polling:
         self._periodic.stop()
 
     def last(self, error: BaseException | None, call: Callable[[], Any] | None = None) -> None:
-        """Call it, or `call`, here at the end of a `with`; an error is raised unless `error` ends the `with`."""
+        """Poll a last time, or call `call`, at the end of a `with`; raises an error unless `error` ends the `with`."""
         try:
             (call or self.now)()
         except Exception as raised:

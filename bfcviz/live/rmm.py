@@ -89,7 +89,7 @@ class Rmm:
         return Room(int(total), int(available), cuda_driver.load().attribute(CAPABILITY_MAJOR, device))
 
     def has_context(self, device: int) -> bool:
-        """Whether this process uses a device already; the query creates no context, unlike making it current."""
+        """Whether this process uses a device already, for RMM; the query creates no context."""
         try:
             return cuda_driver.load().has_context(device)
         except DeviceError:
@@ -97,7 +97,7 @@ class Rmm:
 
     @contextmanager
     def on(self, device: int) -> Iterator[None]:
-        """Make a device current in this thread within a `with`."""
+        """Make a device current for RMM in this thread within a `with`."""
         before = self._gpu.getDevice()
         if before != device:
             self._gpu.setDevice(device)
@@ -242,7 +242,7 @@ class ServedRmmDevice:
                 self._deferred.wait(0, self._device, 0)
 
     def end(self) -> None:
-        """The `with` ended: wait for the deferred frees, and return what is wholly free to the device."""
+        """The `with` ended: wait for RMM's deferred frees, and return what is wholly free to the device."""
         self.is_serving = False
         self._deferred.wait(0, self._device, 0)
         for heap in list(self.heaps.values()):
@@ -259,7 +259,7 @@ class ServedRmmDevice:
             return self.heaps[number]
 
     def _inherit(self) -> RmmHeap | None:
-        """Take the heap of an ended thread without chunks in use; None: there is none."""
+        """Take RMM's heap of an ended thread without chunks in use; None: there is none."""
         for number, thread in list(self._threads.items()):
             if thread() is not None or self.heaps[number].stats().chunks_in_use:
                 continue
@@ -278,7 +278,7 @@ class ServedRmmDevice:
         self._deferred.free_ready(0, self._device, 0)
 
     def _try_again(self, heap: RmmHeap, num_bytes: int, label: int) -> int:
-        """Wait for the deferred frees, release the other heaps' free regions, and retry once."""
+        """Wait for RMM's deferred frees, release the other heaps' free regions, and retry once."""
         self._deferred.wait(0, self._device, 0)
         for other in list(self.heaps.values()):
             other.trim()
@@ -510,7 +510,7 @@ class ObservedRmmLogs:
 
     @property
     def problem(self) -> str:
-        """Why it ended early, and how many lines could not be parsed; empty: nothing is missing."""
+        """Why the reading of RMM's logs ended early, and how many lines were not parsed; empty: nothing is missing."""
         found = []
         if unreadable := sum(file.unreadable for file in self.files.values()):
             found.append(f"Lines of the log that could not be parsed: {unreadable}")
@@ -526,7 +526,7 @@ class ObservedRmmLogs:
         )
 
     def around(self, device: int, upstream: Any, heap: ObservedHeap) -> Any:
-        """Make a logging adaptor around a device's resource. It must be made with the device current."""
+        """Make RMM's logging adaptor around a device's resource. It must be made with the device current."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="bfcviz-rmm-")
         with self._rmm.on(device):
@@ -600,7 +600,7 @@ class RmmDeviceRequests:
         self._freed_outside: list[int] = []
 
     def open(self, forwarder: "Forwarder") -> None:
-        """Record what a forwarder reports, first the frees since the last `with`."""
+        """Record what an RMM forwarder reports, first the frees since the last `with`."""
         while self._freed_outside:
             self.heap.free(self._freed_outside.pop())
         self.forwarder = forwarder
@@ -670,7 +670,7 @@ class Forwarder:
         self._out: dict[int, tuple[Any, Any, bool]] = {}
 
     def resource(self, kind: Any, upstream: Any) -> Any:
-        """Make the resource, of class `kind`, around `upstream`; call it once."""
+        """Make RMM's resource, of class `kind`, around `upstream`; call it once."""
         callbacks = (UninterruptedCall(self.allocate), UninterruptedCall(self.free))
         _kept_callbacks.append(callbacks)
         made = kind(*callbacks)
@@ -708,7 +708,7 @@ class Forwarder:
                 requests.lose(error)
 
     def _open_requests(self) -> RmmDeviceRequests | None:
-        """Where to report an allocation; None: nowhere."""
+        """Where to report an allocation of RMM's; None: nowhere."""
         requests = self._requests()
         return requests if requests is not None and requests.forwarder is self else None
 
@@ -750,7 +750,7 @@ class RmmCallbacks:
 
     @property
     def problem(self) -> str:
-        """How many requests could not be recorded, and why; whether streams are unknown; empty: nothing is missing."""
+        """How many of RMM's requests were not recorded, and why; whether streams are unknown; empty: all is there."""
         found, devices = [], self.devices.values()
         if reasons := [each.reason for each in devices if each.lost]:
             lost = sum(each.lost for each in devices)
@@ -765,7 +765,7 @@ class RmmCallbacks:
         return next((each.failure for each in self.devices.values() if each.failure is not None), None)
 
     def around(self, device: int, upstream: Any, heap: ObservedHeap) -> Any:
-        """Make a resource that calls Python and then `upstream`."""
+        """Make an RMM resource that calls Python and then `upstream`."""
         requests = self.devices.get(device) or self.devices.setdefault(
             device, RmmDeviceRequests(heap, self._capture)
         )
@@ -875,7 +875,7 @@ class RmmObserved(HeapProvider):
         return [each for each in found if each not in self._unused]
 
     def _put_back(self) -> None:
-        """Restore each device's resource, unless other code has changed it since."""
+        """Restore RMM's resource of each device, unless other code has changed it since."""
         for device, placed in self._placed.items():
             if self._rmm.mr.get_per_device_resource(device) is placed:
                 self._rmm.mr.set_per_device_resource(device, self._before[device])

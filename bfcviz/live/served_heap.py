@@ -20,7 +20,7 @@ last requests no more than it needs, because the heaps of a device share its lim
 
 
 class ServedHeap(BFCAllocator):
-    """A heap whose chunks a framework uses; it cannot be closed while the framework does."""
+    """A heap that serves a framework, which uses its chunks; it cannot be closed while the framework does."""
 
     is_serving = False  # whether the framework may request more
     users: ClassVar[str]  # what uses the chunks, for errors

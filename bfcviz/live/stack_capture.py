@@ -90,7 +90,7 @@ class Capture:
         return label if self.walker is None else self.walker.number(label)
 
     def use(self) -> int:
-        """For heaps that read it in C: intern labels in this table; returns the table's number, 0 for no labels."""
+        """For heaps that read captured stacks in C: intern labels in this table; returns its number, 0: no labels."""
         return labels_and_marks.use(self.labels) if self._named else 0
 
 
@@ -116,7 +116,7 @@ class _StackNamer:
             return 0
 
     def _visible(self, innermost: FrameType, depth: int) -> tuple[list[CodePlace], bool]:
-        """The frames that are not hidden, of the innermost `depth` ones, and whether there are no more to walk."""
+        """The frames of a stack to capture: the innermost `depth` without hidden ones; whether there are no more."""
         seen: list[CodePlace] = []
         frame: FrameType | None = innermost
         for _ in range(depth):

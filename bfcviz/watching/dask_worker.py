@@ -106,7 +106,7 @@ class WorkerRecording:
         return self.source.left_out(self._log)
 
     def end(self) -> None:
-        """End serving or observing, and mark the recording as complete. A second call does nothing."""
+        """End serving or observing the Dask worker, and mark the recording as complete. A second call does nothing."""
         self._undo.close()
 
 

@@ -97,7 +97,7 @@ class FlightRecorder:
 
     @property
     def is_mine(self) -> bool:
-        """Whether it is of this process, not of the one that this was forked from."""
+        """Whether the flight recorder is of this process, not of the one that this was forked from."""
         return os.getpid() == self._process
 
     def write(self, reason: str = "asked") -> Path | None:
@@ -155,7 +155,7 @@ class FlightRecorder:
         self.stop(error)
 
     def passed(self, alarm: Alarm) -> None:
-        """An alert's threshold was passed: write, but not each time that the number swings."""
+        """The flight recorder's threshold was passed: write, but not each time that the number swings."""
         self._safely(alarm.alert.measure)
 
     def settle(self) -> None:
@@ -171,7 +171,7 @@ class FlightRecorder:
         return _LOOK_S
 
     def _failed(self, *, is_last: bool = False, says: bool = True) -> Path | None:
-        """Write the last request that failed, unless it is in a file; the file, or the folder that has all events.
+        """The flight recorder writes the last failed request, unless a file has it; the file, or the folder of all.
 
         Args:
             is_last: in any case; else only if the last file of one is old enough.
@@ -210,7 +210,7 @@ class FlightRecorder:
     # -- files -----------------------------------------------------------------------------------------------
 
     def _safely(self, reason: str, *, is_last: bool = False, says: bool = True) -> Path | None:
-        """Write, if the last file for this reason is old enough; what fails is an error of the watch."""
+        """Let the flight recorder write, if its last file of this reason is old enough; keep an error for the watch."""
         now = time.monotonic()
         is_due = now - self._times.get(reason, -_PAUSE_S) >= _PAUSE_S and len(self.written) < _MOST_FILES
         if not (is_due or is_last):
@@ -243,7 +243,7 @@ class FlightRecorder:
             return made[0] if made else None
 
     def _claim_folder(self) -> None:
-        """Make the folder of this process: an earlier run of this rank, or a process beside it, may have its name."""
+        """Make the flight recorder's folder of this process: another run, or a process beside it, may have its name."""
         if self._count and self.folder.is_dir():
             return
         parent = self.folder.parent

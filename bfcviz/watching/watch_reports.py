@@ -127,7 +127,7 @@ def _watch_report_holders(model: Model) -> list[ReportHolder]:
 
 
 def _watch_report_holder_name(trace: Trace, label: int) -> str:
-    """The short name of a label, and its place in the code if that is known and not the name."""
+    """In a watch's report: the short name of a label, and its place in the code if that is known and not the name."""
     name, place = short_name(trace, label), place_in_code(trace.labels[label].details.get("stack", ""))
     return name if place in ("", trace.labels.name(label)) else f"{name}, {place}"
 

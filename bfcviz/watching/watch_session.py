@@ -109,7 +109,7 @@ def watch_plan(asked: Mapping[str, Asked], limit: int | None = None, capture: Ca
 
 
 def _check_sharing(requests: list[WatchRequest]) -> None:
-    """Refuse to serve two frameworks of which one also serves the other."""
+    """Refuse a watch that serves two frameworks of which one also serves the other."""
     serving = {request.framework for request in requests if request.way == "serve"}
     for request in requests:
         if others := serving.intersection(way_of(request).serves_also):
@@ -122,7 +122,7 @@ def _check_sharing(requests: list[WatchRequest]) -> None:
 
 
 def _with_limit(requests: list[WatchRequest], limit: int | None) -> list[WatchRequest]:
-    """Add the limit to the requests that take one and set none."""
+    """Add the limit of a watch to the requests that take one and set none."""
     if limit is None:
         return requests
     if all(way_of(request).option("limit") is None for request in requests):
@@ -155,7 +155,7 @@ def _with_default_option(request: WatchRequest, name: str, value: object) -> Wat
 
 
 def _default_plan(names: list[str]) -> Plan:
-    """CuPy where there is a GPU, else NumPy; also PyTorch, where it is imported and has a GPU."""
+    """What a watch watches by default: CuPy where there is a GPU, else NumPy; also PyTorch, if imported with a GPU."""
     requests, notes = [], []
     problem = _why_not_watch_cupy() if "cupy" in names else "cupy=False"
     if problem is None:
@@ -297,7 +297,7 @@ class Watch:
         self._started = False
 
     def prefer(self, framework: str, way: str, options: Mapping[str, Any]) -> None:
-        """Before the `with`: use these options of a way where the program gave none."""
+        """Before the `with` of a watch: use these options of a way where the program gave none."""
         found = self._settings.plan.requests
         requests = [
             resolve(framework, way, {**options, **each.options}) if each[:2] == (framework, way) else each
@@ -348,7 +348,7 @@ class Watch:
         put_mark(self.sources, checked_name(name), value)
 
     def tell(self, error: BaseException) -> None:
-        """Show the failed request, as the end of the `with` does, if `error` says that memory ran out."""
+        """Let the watch show the failed request, as the end of the `with` does, if `error` says that memory ran out."""
         self._refresh()
         with unserved():
             self._run_safely(lambda: self._show_failure(error))
@@ -438,12 +438,12 @@ class Watch:
             self._monitor_thread = MonitorThread(self._check, self._failed)
 
     def _end_drain(self) -> None:
-        """Pack what is left of the recordings, which are closed."""
+        """Pack what is left of the recordings of the watch, which are closed."""
         if self._drain is not None:
             self._drain.end()
 
     def _add_heaps(self) -> None:
-        """Add the new heaps: a framework makes one for each stream or device that it uses."""
+        """Add the new heaps to the watch: a framework makes one for each stream or device that it uses."""
         settings = self._settings
         for heap in [heap for source in self.sources for heap in source.new_heaps(self._heaps)]:
             if settings.alerts:
@@ -485,7 +485,7 @@ class Watch:
             self._dashboard.notice(text)
 
     def _run_safely(self, function: Callable[[], object]) -> None:
-        """Call a function; its errors do not reach the workload."""
+        """Call a function of the watch; its errors do not reach the workload."""
         try:
             function()
         except Exception as error:  # noqa: BLE001
@@ -506,7 +506,7 @@ class Watch:
     def _show_end(
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
-        """Show the last state; the frameworks use their own allocators again and the recordings are closed."""
+        """Show the watch's last state; the frameworks use their own allocators again, the recordings are closed."""
         Watch.current = None
         dashboard = self._dashboard
         if dashboard is not None:
@@ -519,7 +519,7 @@ class Watch:
             self._run_safely(lambda: dashboard.end(self.says, error))
 
     def _show_failure(self, error: BaseException) -> None:
-        """Show the failed request, if `error` says that memory ran out; each request once."""
+        """Show the failed request of the watch, if `error` says that memory ran out; each request once."""
         if not is_out_of_memory(error):
             return
         failed = [source for source in self.sources if source.out_of_memory is not None]
@@ -620,7 +620,7 @@ def events_in(keep: int | str) -> int:
 
 
 def _unused_watch_folder(folder: Path | None) -> Path | None:
-    """The folder, or the first of `folder-2`, `folder-3` ... that holds nothing: a cell may run again."""
+    """The folder of a watch, or the first of `folder-2`, `folder-3` ... that holds nothing: a cell may run again."""
     if folder is None:
         return None
     numbered = chain([folder], (folder.with_name(f"{folder.name}-{number}") for number in count(2)))
@@ -628,7 +628,7 @@ def _unused_watch_folder(folder: Path | None) -> Path | None:
 
 
 def _watch_signature() -> Signature:
-    """A signature that names every framework, for `help` and completion."""
+    """A signature of `bfcviz.watch` that names every framework, for `help` and completion."""
     own = signature(watch)
     kind = Parameter.KEYWORD_ONLY
     frameworks = [Parameter(name, kind, default=None, annotation=Asked) for name in WATCHABLE]

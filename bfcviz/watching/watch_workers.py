@@ -91,7 +91,7 @@ class WorkerCollector:
         return watched
 
     def stop(self) -> None:
-        """End every recording, fetch the rest, and remove the plugin; without the cluster, keep what was fetched.
+        """End every worker's recording, fetch the rest, remove the plugin; without the cluster, keep what there is.
 
         A second call does nothing.
         """
@@ -280,7 +280,7 @@ _running: Final["WeakKeyDictionary[Any, WorkersWatch]"] = WeakKeyDictionary()
 
 
 def _new_folder(path: str | os.PathLike[str] | None) -> Path:
-    """An empty folder; without a path it is removed at the exit of Python."""
+    """An empty folder for the workers' recordings; without a path it is removed at the exit of Python."""
     if path is None:
         folder = Path(tempfile.mkdtemp(prefix="bfcviz-workers-"))
         atexit.register(rmtree, folder, ignore_errors=True)

@@ -83,7 +83,7 @@ class CountedBFCMemory(PythonSubAllocator):
         self.take(address, num_bytes)
 
     def region(self, num_bytes: int) -> tuple[int, int] | None:
-        """The address and size of a new region; None: refused."""
+        """The address and size of a new region of a BFC heap; None: refused."""
         raise NotImplementedError
 
     def take(self, address: int, num_bytes: int) -> None:
@@ -120,7 +120,7 @@ class RecordedBFCMemory(CountedBFCMemory):
         self._granted: dict[int, int] = {}
 
     def region(self, num_bytes: int) -> tuple[int, int] | None:
-        """The address and size of a new region; None: it would exceed the capacity, or the addresses."""
+        """The address and size of a new region of a BFC heap; None: it would exceed the capacity, or the addresses."""
         if sum(self._granted.values()) + num_bytes > self._capacity:
             return None
         address = self._recorded(num_bytes) or self._above(num_bytes)
@@ -169,7 +169,7 @@ class ExactBFCMemory(CountedBFCMemory):
             self._calls.setdefault(int(row["request"]), []).append((int(row["address"]), int(row["size"])))
 
     def region(self, num_bytes: int) -> tuple[int, int] | None:
-        """The region that this request was granted, once the regions before it are released."""
+        """The region of a BFC heap that this request was granted, once the regions before it are released."""
         waiting = self._calls.get(self.operation)
         return waiting.pop(0) if waiting and waiting[0][1] >= num_bytes else None
 
@@ -306,7 +306,7 @@ class BFCPolicy:
 
 
 def _bfc_memory(options: dict[str, Any], stream: RequestStream) -> SimulatedSubAllocator | CountedBFCMemory:
-    """The memory below the heap; `options` has all of `MEMORY_OPTIONS`."""
+    """The memory below a BFC heap; `options` has all of `MEMORY_OPTIONS`."""
     regions, once = options.pop("regions"), options.pop("backs_off_once")
     if regions == "simulated" and not once:
         return SimulatedSubAllocator(options.pop("mode"), **options, journal=True)
@@ -324,7 +324,7 @@ def _bfc_memory(options: dict[str, Any], stream: RequestStream) -> SimulatedSubA
 
 
 def _bfc_operations(stream: RequestStream, stop: int) -> Operations:
-    """The operations of the requests before `stop`: requests have the same numbers, marks another one."""
+    """A BFC heap's operations for the requests before `stop`: requests have the same numbers, marks another one."""
     rows = stream.rows[:stop]
     return Operations(
         kind=np.where(rows["kind"] == MARK, replay.MARK, rows["kind"]).astype(np.uint8),

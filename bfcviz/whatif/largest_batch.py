@@ -135,7 +135,7 @@ def _batch_requests_by_label(
 
 
 def _batch_allocations_text(stream: RequestStream, chosen: NDArray[np.bool_]) -> str:
-    """How many allocations, and the most of their bytes in use."""
+    """How many allocations grow with the batch, or stay, and the most of their bytes in use."""
     most = int(_batch_allocations_only(stream, chosen).live_bytes.max(initial=0))
     return f"{np.count_nonzero(chosen):,} allocations with at most {format_bytes(most)} in use"
 
@@ -148,7 +148,7 @@ def _batch_allocations_only(stream: RequestStream, chosen: NDArray[np.bool_]) ->
 
 
 def _step_marks(stream: RequestStream) -> NDArray[np.intp]:
-    """Indices of the marks that separate steps; empty if no marks do."""
+    """For a batch: indices of the marks that separate steps; empty if no marks do."""
     marks = np.flatnonzero(stream.rows["kind"] == MARK)
     labels = stream.rows["label"][marks]
     names = {int(number): stream.labels.name(int(number)).casefold() for number in np.unique(labels)}

@@ -35,7 +35,7 @@ def failed_allocations(rows: NDArray[np.void], address: NDArray[np.integer]) -> 
 
 
 class DriverCalls(NamedTuple):
-    """Calls for memory of the device: segments granted, refused and released."""
+    """The outcome's calls for memory of the device: segments granted, refused and released."""
 
     grants: int
     refusals: int
@@ -56,7 +56,7 @@ class FreeMemory(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Outcome(Answer):
-    """The result of each request: arrays uint64[n], sizes in bytes; n is less than the stream's length if it stopped.
+    """The outcome of each request: arrays uint64[n], sizes in bytes; n is less than the stream's length if it stopped.
 
     Attributes:
         policy: name of the rules.
@@ -89,7 +89,7 @@ class Outcome(Answer):
 
     @property
     def drawn_trace(self) -> Trace | None:
-        """The trace, if it was recorded: `replay(..., record=True)`."""
+        """The trace of the outcome, if it was recorded: `replay(..., record=True)`."""
         return self.trace
 
     def to_pandas(self) -> "pd.DataFrame":
@@ -197,7 +197,7 @@ class RecordedOutcome:
             )
 
     def step_after(self, request: int) -> int:
-        """The step of the trace after a request, with the merges and releases that belong to it; -1: before all.
+        """The step of an outcome's trace after a request, with its merges and releases; -1: before all.
 
         Segments that the next request returns before it is served are still there.
         """
@@ -250,7 +250,7 @@ class RecordedOutcome:
 
     @cached_property
     def regions(self) -> NDArray[np.int64]:
-        """The region of the block of each request, counted from 0 in the order of grants; -1 without one.
+        """Where an outcome placed each request: the region, counted from 0 in the order of grants; -1 without one.
 
         A segment that grows in reserved addresses is one region, in the order of its reservation.
         """
@@ -258,7 +258,7 @@ class RecordedOutcome:
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
-        """The offset of the block of each request in its region, in bytes; -1 without one."""
+        """Where an outcome placed each request: the offset in its region, in bytes; -1 without one."""
         return self._places[1]
 
     @cached_property
@@ -444,7 +444,7 @@ class _OutcomeBlocks:
         self._live: list[tuple[int, int, int]] = []  # region, offset, block
 
     def place(self, request: int, block: int) -> PlacedRequest:
-        """Add the block of a request, and say where it lies."""
+        """Add the outcome's block of a request, and say where it lies."""
         region, offset = self._regions[request], self._offsets[request]
         below = -1
         if region >= 0:

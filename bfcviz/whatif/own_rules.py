@@ -73,7 +73,7 @@ def _own_regions_match(stream: RequestStream, granted: NDArray[np.void]) -> bool
 
 
 def _is_value(value: Any, default: Any) -> bool:
-    """Whether a value of the origin can be one of the option with this default; text is read as in a command."""
+    """Whether a value of the trace's own origin fits an option with this default; text is read as in a command."""
     if isinstance(value, str | bool) or isinstance(default, bool):
         return isinstance(value, str) or (isinstance(value, bool) and isinstance(default, bool))
     return isinstance(value, int) or (isinstance(value, float) and isinstance(default, float))
@@ -105,7 +105,7 @@ OWN_RULES: Final = "own rules"
 
 @dataclass(frozen=True)
 class OwnRules:
-    """The rules of the heap of a trace.
+    """The rules of a trace's own heap.
 
     Attributes:
         limit: under which they serve, in bytes; None: none.
@@ -206,7 +206,7 @@ def _own_regions_unknown(stream: RequestStream) -> bool:
 
 
 def _torch_rules(stream: RequestStream, limit: int | None) -> OwnRules:
-    """PyTorch's rules with the settings that a snapshot names; the defaults of PyTorch where it names none."""
+    """The own rules of PyTorch's heap: the settings that a snapshot names; PyTorch's defaults where it names none."""
     given, rules = stream.options, Rules.of(stream.options)
     options: dict[str, Any] = {}
     if rules.expandable:

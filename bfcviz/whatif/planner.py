@@ -114,12 +114,12 @@ class Lifetimes:
 
     @property
     def duration(self) -> NDArray[np.int64]:
-        """Requests from the first one on while each block lives."""
+        """How long each block to plan lives, in requests."""
         return self.stop - self.start
 
     @cached_property
     def live(self) -> NDArray[np.int64]:
-        """Bytes of all blocks after each request, int64[requests]."""
+        """Bytes of all blocks to plan after each request, int64[requests]."""
         change = np.zeros(self.requests + 1, np.int64)
         np.add.at(change, self.start, self.size)
         np.add.at(change, self.stop, -self.size)
@@ -224,7 +224,7 @@ def _greedy_plan(stream: RequestStream, lifetimes: Lifetimes) -> PackingPlan:
 
 
 def _offsets_by_start(stream: RequestStream) -> NDArray[np.int64]:
-    """In the order of time, each block in the lowest gap: first fit."""
+    """A plan in the order of time, each block in the lowest gap: first fit."""
     outcome = PoolPolicy("first_fit", FirstFitPool, {"granule": UNIT}).serve(stream)
     if not outcome.fits:
         raise InvalidRequest(f"the blocks need more than {NO_LIMIT} bytes at once; no plan is made")
@@ -299,7 +299,7 @@ def plan_table(plan: PackingPlan, stream: RequestStream) -> "Table":
 
 
 def check_plan(plan: PackingPlan) -> None:
-    """Raise BrokenInvariant, if two blocks overlap (a bug of this module)."""
+    """Raise BrokenInvariant, if two blocks of a plan overlap (a bug of this module)."""
     lifetimes = plan.lifetimes
     used = np.flatnonzero(lifetimes.size > 0)
     used = used[np.argsort(plan.offset[used], kind="stable")]
@@ -320,7 +320,7 @@ def check_plan(plan: PackingPlan) -> None:
 
 
 class _PlanSearch:
-    """A race of searches below the best height known.
+    """A race of searches for a plan below the best height known.
 
     Args:
         orders: in which they are tried, and whether those with more bytes at their time come before.
@@ -344,7 +344,7 @@ class _PlanSearch:
         self._searches: dict[int, list[CanonicalSearch]] = {}
 
     def turn(self) -> None:
-        """Some steps of each search, until one of them has an answer."""
+        """Some steps of each search for a plan, until one of them has an answer."""
         below = self.best - 1 - self.least
         heights = [self.least + below * part // 8 for part in (0, 4, 0, 7)]
         self._searches = {height: self._searches.get(height) or self._new(height) for height in heights}
@@ -441,7 +441,7 @@ class _PlannedTask(NamedTuple):
 
 
 class _Placement(NamedTuple):
-    """Where blocks are, int64[blocks]; `size` 0: it has none, or fails. `region`: bytes of the one region of all."""
+    """Where a plan has blocks, int64[blocks]; `size` 0: none, or fails. `region`: bytes of the one region of all."""
 
     address: NDArray[np.int64]
     size: NDArray[np.int64]
@@ -541,7 +541,7 @@ def _plan_under_limit(stream: RequestStream, limit: int | None, seconds: float) 
 
 
 def _served_sizes(stream: RequestStream, size: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
-    """The sizes of the blocks that have room under a limit, the first come first served; 0: it fails."""
+    """The sizes of the blocks to plan that have room under a limit, the first come first served; 0: it fails."""
     rows = stream.rows
     live, found = 0, size.tolist()
     for kind, block in zip(rows["kind"].tolist(), rows["block"].tolist(), strict=True):
@@ -584,7 +584,7 @@ def _planned_outcome(
 def _planned_trace(
     task: _PlannedTask, address: NDArray[np.uint64], size: NDArray[np.uint64], region: int | None
 ) -> Trace:
-    """The events of an outcome: one region of so many bytes, or one a block if that is None."""
+    """The events of a plan's outcome: one region of so many bytes, or one a block if that is None."""
     rows = task.stream.rows[: len(address)]
     alive = int(
         np.cumsum(np.select([rows["kind"] == ALLOCATE, rows["kind"] == FREE], [1, -1], 0)).max(initial=0)

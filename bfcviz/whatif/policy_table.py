@@ -215,13 +215,13 @@ def on_device(policy: str | Policy, device: int | None) -> Policy:
 
 
 def is_compared(name: str) -> bool | None:
-    """Whether these rules (a name, or a text) were compared with those of the real allocator; None: no rules of one."""
+    """Whether a policy's rules (a name, or a text) were compared with the real allocator's; None: no rules of one."""
     name = name.partition(":")[0]
     return POLICIES[name].compared if name in POLICIES and name not in (*PLANS, *BOUNDS) else None
 
 
 def uncompared(names: Iterable[str]) -> list[str]:
-    """A line that names the allocators, of these names or texts, whose rules no real one was compared with."""
+    """A line that names the policies, of these names or texts, whose rules no real one was compared with."""
     named = dict.fromkeys(name.partition(":")[0] for name in names)
     alone = [name for name in named if is_compared(name) is False]
     return [f"not compared with a real allocator: {', '.join(alone)}"] if alone else []
@@ -306,14 +306,14 @@ _FRAMEWORK_POLICIES: Final = {
 
 
 def _policy_word_hint(word: str, known: Iterable[str]) -> str:
-    """A hint at the known word that is meant by, or most like, a wrong one; empty if none is."""
+    """A hint at the known policy or option that is meant by, or most like, a wrong one; empty if none is."""
     found = [each for each in known if each == _FRAMEWORK_POLICIES.get(word.lower())]
     found = found or get_close_matches(word, list(known), 1)
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def _policy_option_value(name: str, entry: PolicyEntry, key: str, value: Any) -> Any:
-    """The value of an option in the type of its default."""
+    """The value of a policy's option in the type of its default."""
     if key not in entry.options:
         known = ", ".join(entry.options) or "none"
         raise InvalidRequest(
@@ -348,7 +348,7 @@ def _parsed_policy_option(key: str, value: str, default: Any) -> Any:
 
 
 def _is_policy_option_value(value: Any, default: Any) -> bool:
-    """Whether a value can be one of an option with this default."""
+    """Whether a value can be one of a policy's option with this default."""
     if default is None or type(default) is int:
         if value is None:
             return default is None

@@ -53,7 +53,7 @@ class FirstFitPool(SimulatedPool):
         self._free.add_merged(address, self.vacate(address))
 
     def _grow(self, rounded: int) -> int:
-        """Map memory until the last block has `rounded` bytes; returns its address, 0 if refused."""
+        """First fit: map memory until the last block has `rounded` bytes; returns its address, 0 if refused."""
         last = self._free.starts.find(self._end)
         missing = rounded if last == 0 else rounded - (self._end - last)
         more = (missing + self._granule - 1) // self._granule * self._granule
@@ -120,7 +120,7 @@ class ExactSizePool(SimulatedPool):
         return address
 
     def free(self, address: int) -> None:
-        """Free the block at `address`: it waits for a request of its size."""
+        """Free the block of exact size at `address`: it waits for a request of its size."""
         key = (self.vacate(address) << STREAM_BITS) + self._streams.take(address) - 1
         before = self._last_freed.find(key)
         if before:
@@ -243,14 +243,14 @@ class BuddyPool(SimulatedPool):
         return self._largest
 
     def _power(self, size: int) -> int:
-        """The power of two that is `size` or the next above."""
+        """The size of a buddy: the power of two that is `size` or the next above."""
         power = 1
         while power < size:
             power *= 2
         return power
 
     def _hole(self, rounded: int) -> int:
-        """The block to take or to split; 0: the memory does not suffice."""
+        """The buddy to take or to split; 0: the memory does not suffice."""
         size = rounded
         while size <= 1 << 61:
             address = self._holes.best_fit(size)
@@ -341,7 +341,7 @@ class CupyPool(SimulatedPool):
         arena.put(address, self.vacate(address))
 
     def _grant(self, arena: SegmentCache, rounded: int) -> int:
-        """A new segment; if it is refused, all whole segments are returned first (`free_all_blocks`)."""
+        """A new segment of CuPy's pool; if it is refused, all whole segments are returned first (`free_all_blocks`)."""
         address = self.driver.grant(rounded)
         if address == 0:
             self._free_all_blocks()
@@ -464,7 +464,7 @@ class StreamOrderedPool(SimulatedPool):
         self._owners: dict[int, SegmentCache] = {}
 
     def allocate(self, size: int, stream: int) -> int:
-        """The address of a block; 0 if the memory does not suffice after all free segments were returned."""
+        """The address of a block of the driver's pool; 0 if memory does not suffice with free segments returned."""
         rounded = (size + STREAM_ORDERED_UNIT - 1) // STREAM_ORDERED_UNIT * STREAM_ORDERED_UNIT
         key = 0 if self._shared else stream
         cache = self._caches.get(key)
@@ -481,14 +481,14 @@ class StreamOrderedPool(SimulatedPool):
         return address
 
     def free(self, address: int) -> None:
-        """Free the block at `address`; free segments beyond the release threshold are returned."""
+        """Free the block of the driver's pool at `address`; free segments beyond the release threshold are returned."""
         cache = self._owners.pop(address)
         start = cache.put(address, self.vacate(address))
         if self.driver.reserved > self._keep and start in cache.whole:
             cache.release(self.driver, start)
 
     def _grow(self, cache: SegmentCache, rounded: int) -> int:
-        """A new segment; if it is refused, all free segments are returned first."""
+        """A new segment of the driver's pool; if it is refused, all free segments are returned first."""
         size = (rounded + self._segment - 1) // self._segment * self._segment
         address = self.driver.grant(size)
         if address == 0:

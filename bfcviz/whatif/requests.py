@@ -271,7 +271,7 @@ def are_request_pieces(found: Events) -> NDArray[np.bool_]:
 
 
 def _numbered_request_blocks(rows: NDArray[np.void]) -> tuple[NDArray[np.void], int]:
-    """The rows with blocks numbered from 0 on, without frees of unknown blocks; and how many of these there were."""
+    """The requests with blocks numbered from 0 on, without frees of unknown blocks; and the number of these."""
     made = rows["block"][
         rows["kind"] == ALLOCATE
     ]  # ascending: indices of events, after those that are carried
@@ -428,7 +428,7 @@ def stream_of(source: Any, pool: int | str | None = None) -> RequestStream:
 
 
 def _number_of(pool: int | str, trace: Trace) -> int:
-    """The index of a heap.
+    """The index of the heap whose requests are asked for.
 
     Raises:
         InvalidRequest: there is none of this index or name.

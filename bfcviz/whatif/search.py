@@ -56,7 +56,7 @@ class SearchControl:
         self._stopped.set()
 
     def report(self, done: int, total: int, text: str) -> None:
-        """Report the progress.
+        """Report the progress of a search.
 
         Raises:
             SearchStopped: the search must end.

@@ -30,7 +30,7 @@ class SegmentCache:
         self._least = min(self._least, size)
 
     def put(self, address: int, size: int) -> int:
-        """Add a free block, as one with the blocks that touch it; returns its address."""
+        """Add a free block to a simulated pool's cache, as one with the blocks that touch it; returns its address."""
         start = self.free.add_merged(address, size)
         merged = self.free.merged
         if merged >= self._least and self.segments.get(start) == merged:
@@ -38,14 +38,14 @@ class SegmentCache:
         return start
 
     def take(self, address: int) -> int:
-        """Remove the free block at `address`; returns its size."""
+        """Remove the free block at `address` from a simulated pool's cache; returns its size."""
         size = self.free.remove(address)
         if size >= self._least:
             self.whole.discard(address)
         return size
 
     def take_front(self, address: int, size: int) -> None:
-        """Remove the first `size` bytes of the free block at `address`."""
+        """Remove the first `size` bytes of the free block at `address` of a simulated pool."""
         whole = self.take(address)
         if whole > size:
             self.free.add(address + size, whole - size)
@@ -64,7 +64,7 @@ class SegmentCache:
 
 
 class SimulatedPool:
-    """An allocator without memory: it decides only which addresses a request gets.
+    """The base of simulated allocators, without memory: it decides only which addresses a request gets.
 
     Args:
         driver: grants the segments.
@@ -102,7 +102,7 @@ class SimulatedPool:
         return found
 
     def new_free_blocks(self, recent_from: int = 4611686018427387904) -> FreeBlocks:  # NO_SIZE
-        """A list of free blocks with memory; a subclass makes each of its own with this, or replaces `largest_free`."""
+        """A simulated pool's free blocks with memory; subclasses make all of theirs so, or replace `largest_free`."""
         blocks = FreeBlocks(recent_from)
         self._free_lists.append(blocks)
         return blocks
@@ -114,7 +114,7 @@ class SimulatedPool:
         self.block_size = size
 
     def vacate(self, address: int) -> int:
-        """Count the block at `address` as free; a subclass calls this for each; returns its size."""
+        """Count the simulated pool's block at `address` as free; a subclass calls this for each; returns its size."""
         size = self._used.take(address)
         self.in_use -= size
         self.block_size = size
@@ -125,7 +125,7 @@ def serve_requests(
     pool: SimulatedPool, start: int, stop: int, stop_at_failure: bool, kind: Any, slot: Any, size: Any, stream: Any,
     live: Any, address_out: Any, size_out: Any, in_use_out: Any, reserved_out: Any, largest_free_out: Any,
 ) -> int:  # fmt: skip
-    """Serve requests [start, stop); returns the index after the last one that was served.
+    """Serve requests [start, stop) by a simulated pool; returns the index after the last one that was served.
 
     Args:
         pool: serves them.

@@ -233,7 +233,7 @@ class LimitSearch:
         )
 
     def _bracket(self) -> tuple[int, int]:
-        """A number of granules that is too few, and one that fits; the steps up double.
+        """Two limits, in granules: one that is too small, and one that fits; the steps up double.
 
         Raises:
             InvalidRequest: none fits.

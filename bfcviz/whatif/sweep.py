@@ -110,7 +110,7 @@ class SweepResults:
         return {point.key: point.error for point in self.points if point.error}
 
     def smallest_limits(self) -> dict[tuple[str, str], int | None]:
-        """The smallest of the limits tried that serves a trace under a policy; None: none of them does.
+        """The smallest of the limits that a sweep tried that serves a trace under a policy; None: none of them does.
 
         Returns:
             Bytes, by (trace, policy). Pairs that were served without a limit only, or not at all, are left out.
@@ -409,7 +409,7 @@ def _sweep_points(
     *,
     stop_at_failure: bool,
 ) -> list[SweepPoint]:
-    """All points, those of a trace together, without those given twice."""
+    """All points of a sweep, those of a trace together, without those given twice."""
     given = [policies] if isinstance(policies, str) or not isinstance(policies, Iterable) else list(policies)
     chosen: dict[str, str | Policy] = {}
     for policy in given:
@@ -487,7 +487,7 @@ class _Collected:
             self._progress(SweepProgress(len(self.found), self._asked, newest, rate, self))
 
     def save(self) -> None:
-        """Write the file, with the earlier results of other points; it replaces no earlier file without numbers."""
+        """Write the sweep's file, with earlier results of other points; it replaces no earlier file without numbers."""
         if self._path is not None and not (self._replaces and not self.results().has_numbers):
             SweepResults([*self._others, *self._in_order()]).save(self._path)
         self._saved = monotonic()

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class TraceSource(NamedTuple):
-    """Where a worker gets the requests of one trace from.
+    """Where a worker of a sweep gets the requests of one trace from.
 
     Attributes:
         key: identifies the source in the caches of workers; no other sweep uses it.
@@ -93,7 +93,7 @@ class SentStream:
 
 
 class SweepLimit(NamedTuple):
-    """A memory limit, or a part of what each trace needs at least.
+    """The memory limit of a sweep's points, or a part of what each trace needs at least.
 
     Attributes:
         text: in results: `none`, bytes as digits, or as `125%`.
@@ -107,7 +107,7 @@ class SweepLimit(NamedTuple):
 
     @classmethod
     def of(cls, given: int | str | None) -> "SweepLimit":
-        """The limit of an argument: bytes, a text such as `8GiB` or `125%`, or None for no limit.
+        """The limit of points, of a sweep's argument: bytes, a text such as `8GiB` or `125%`, or None for no limit.
 
         Raises:
             InvalidRequest: it is neither. A size that is no limit, such as 0, gives points with a message.
@@ -129,7 +129,7 @@ class SweepLimit(NamedTuple):
         return cls(str(num_bytes), num_bytes)
 
     def bytes_for(self, peak_requested: int) -> int | None:
-        """The limit in bytes for a trace whose most requested bytes are these; None: no limit."""
+        """The limit of a point in bytes, for a trace whose most requested bytes are these; None: no limit."""
         return self.num_bytes if self.percent is None else round(self.percent / 100 * peak_requested)
 
 
@@ -254,7 +254,7 @@ MOST_BYTES: Final = 1 << 30
 
 
 class CachedStream(NamedTuple):
-    """What `StreamCache` keeps: a stream, and the most bytes that it requests at once."""
+    """What `StreamCache` keeps for points: a stream, and the most bytes that it requests at once."""
 
     stream: RequestStream
     peak_requested: int
@@ -387,7 +387,7 @@ def _first_failure_of_point(outcome: Outcome) -> dict[str, Any]:
 
 
 def _external_fragmentation(outcome: Outcome) -> float | None:
-    """At the first failure, else where most is in use; 0 if nothing is free there, None if it is not known."""
+    """The point's external fragmentation at the first failure, else where most is in use; None: not known."""
     if not outcome.served:
         return None
     at = int(outcome.failures[0]) if len(outcome.failures) else int(outcome.in_use.argmax())
@@ -461,7 +461,7 @@ def in_processes(
 
 
 def _check_can_be_sent(points: Sequence[SweepPoint]) -> None:
-    """Raise InvalidRequest, if a policy is of a class that only this process knows."""
+    """Raise InvalidRequest, if the policy of a point is of a class that only this process knows."""
     main = sys.modules["__main__"]
     if getattr(main, "__file__", None) is not None:  # a script: the processes import it
         return
@@ -485,11 +485,11 @@ class _Lane:
 
     @property
     def started(self) -> bool:
-        """Whether the process has started."""
+        """Whether the process that serves points has started."""
         return self._pid.done() and self._pid.exception() is None
 
     def restart(self) -> None:
-        """Start a process."""
+        """Start a process that serves points."""
         # Not a fork: other threads of this process may hold locks.
         context = multiprocessing.get_context("spawn")
         self._executor = ProcessPoolExecutor(1, context, _prepare_sweep_process, (self._streams,))
@@ -629,7 +629,7 @@ def on_dask(
 def _one_round(
     points: Sequence[SweepPoint], streams: Mapping[str, SentStream], stop: Event, client: "Client"
 ) -> Iterator[tuple[SweepPoint, "PointResult | _Loss"]]:
-    """Submit all points; each with its result as it arrives, or what was lost."""
+    """Submit all points to the Dask cluster; each with its result as it arrives, or what was lost."""
     from distributed import as_completed  # noqa: PLC0415  an extra
 
     sent = _scattered_to_dask({point.source.key for point in points} & streams.keys(), streams, client)
@@ -673,7 +673,7 @@ def _check_dask_connection(client: "Client") -> None:
 
 
 def _dask_point_result(future: "DaskFuture[PointResult]", point: SweepPoint) -> "PointResult | _Loss":
-    """The result of a future that is done, or what was lost."""
+    """The result of a point on Dask that is done, or what was lost."""
     from distributed import CancelledError, KilledWorker  # noqa: PLC0415  an extra
 
     try:

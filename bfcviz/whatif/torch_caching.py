@@ -56,7 +56,7 @@ class ExpandableSegments:
         self._unmapped = FreeBlocks()
 
     def least_growing(self, address: int) -> int:
-        """The block at `address`; if it can grow, a larger one that cannot grow as far."""
+        """In expandable segments: the block at `address`; if it can grow, a larger one that cannot grow as far."""
         while address + self._free.sizes[address] in self._unmapped.sizes:
             larger = self._free.next_larger(address)
             if larger == 0 or self._could_become(larger) >= self._could_become(address):
@@ -65,7 +65,7 @@ class ExpandableSegments:
         return address
 
     def grow(self, size: int) -> int:
-        """Map memory at the lowest place for a block of at least `size` bytes; returns its address, 0 if refused."""
+        """Let an expandable segment grow for a block of at least `size` bytes; returns its address, 0 if refused."""
         if size > self._segment_size:
             return 0
         address = self._lowest_place(size) or self._reserve()
@@ -78,7 +78,7 @@ class ExpandableSegments:
         return address
 
     def unmap_free(self) -> None:
-        """Unmap each granule that is wholly free: only blocks that were added since the last call can have one."""
+        """Unmap each wholly free granule of expandable segments: only blocks added since the last call can have one."""
         for address in self._free.take_recent():
             size = self._free.sizes[address]
             base = self._segments[bisect_right(self._segments, address) - 1]
@@ -99,7 +99,7 @@ class ExpandableSegments:
         return size + self._unmapped.sizes.get(address + size, 0)
 
     def _lowest_place(self, size: int) -> int:
-        """The lowest start of free and unmapped memory of at least `size` bytes together."""
+        """In expandable segments: the lowest start of free and unmapped memory of at least `size` bytes together."""
         for place in sorted(self._unmapped.sizes):
             start = self._free.starts.get(place, place)
             end = start
@@ -113,7 +113,7 @@ class ExpandableSegments:
         return 0
 
     def _map(self, address: int, size: int) -> int:
-        """Map at least `size` bytes; returns the address of the free block that has them, 0 if refused."""
+        """Map at least `size` bytes of an expandable segment; the address of the free block with them, 0 if refused."""
         size = (size + self._granule - 1) // self._granule * self._granule
         if not self._driver.map(address, size):
             return 0
@@ -121,7 +121,7 @@ class ExpandableSegments:
         return self._free.add_merged(address, size)
 
     def _unmap(self, address: int, size: int, low: int, high: int) -> None:
-        """Unmap [low, high) of the free block [address, address + size)."""
+        """Unmap [low, high) of an expandable segment, in the free block [address, address + size)."""
         self._free.remove(address)
         if address < low:
             self._free.add(address, low - address)
@@ -334,7 +334,7 @@ class TorchCachingPool(SimulatedPool):
         return address
 
     def _cut(self, cache: TorchCache, address: int, rounded: int) -> int:
-        """Take a free block, without what is split off; returns its size."""
+        """Take a free block of PyTorch's, without what is split off; returns its size."""
         whole = cache.blocks.take(address)
         rest = whole - rounded
         if rounded <= SMALL or cache.expandable is not None:

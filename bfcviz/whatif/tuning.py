@@ -240,7 +240,7 @@ def _tunable_resources(stream: RequestStream) -> list[Policy]:
 
 
 def _graph_pools(stream: RequestStream, policy: Policy) -> TunedGraphPools | None:
-    """Serve the requests with the graph pools apart, and with one for all: each pool has caches of its own."""
+    """What tuning finds of graph pools: serves the requests with each pool apart, and with one for all."""
     names = [
         label.details.get("private_pool", "") for label in map(stream.labels.__getitem__, stream.label_names)
     ]
@@ -271,7 +271,7 @@ def _refined_setting(  # noqa: PLR0913, PLR0917  what is searched, and where
     control: SearchControl | None,
     rows: list[TriedOptions],
 ) -> tuple[Trial, bool]:
-    """The best trial after these options were varied one after the other, and whether the search was not stopped.
+    """The best trial of a setting after these options were varied in turn, and whether the search was not stopped.
 
     The search begins at `best`; `rows` gets what was tried.
     """
@@ -290,7 +290,7 @@ def _refined_setting(  # noqa: PLR0913, PLR0917  what is searched, and where
 
 
 def _proposed_setting(trials: Sequence[Trial], now: Trial | None) -> Trial | None:
-    """Of the trials that fit and need about the least memory, the one with the fewest options; None: none fits."""
+    """The setting to propose: of trials with about the least memory, that with the fewest options; None: none fits."""
     fitting = [trial for trial in (*trials, *([now] if now else [])) if trial.fits]
     if not fitting:
         return None
@@ -380,7 +380,7 @@ def _graph_pool_lines(found: Tuned) -> list[str]:
 
 
 def tuned_lines(found: Tuned) -> list[str]:
-    """The line to set and what it saves, first; then what was tried and what is not known."""
+    """What `tune` found: the line to set and what it saves, first; then what was tried and what is not known."""
     lines, now, best = [], found.now, found.best
     if found.line and best is not None:
         before = "" if now is None or not now.fits else f" instead of {format_bytes(now.peak_reserved)}"
@@ -423,7 +423,7 @@ def tuned_lines(found: Tuned) -> list[str]:
 
 
 def _pytorch_for_setting(trial: Trial) -> str:
-    """The PyTorch that knows the options of a trial."""
+    """The PyTorch that knows the setting of a trial."""
     changed = other_than_default(trial.policy, trial.options)
     return "PyTorch 2.11 or later" if "large_segment_size" in changed else "PyTorch 2.6 or later"
 
@@ -445,7 +445,7 @@ _LEAST_SAVED: Final = 0.01
 
 
 def replayed_saving(trace: Trace, found: Growths) -> str:
-    """What `expandable_segments` would save of a pool that grew in vain, as a sentence; empty where it is not known."""
+    """What the setting `expandable_segments` would save of a pool that grew in vain; empty where it is not known."""
     if found.worst is None or len(trace) > _MOST_REPLAYED:
         return ""
     stream = stream_of(trace, found.pool)

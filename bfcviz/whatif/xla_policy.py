@@ -119,7 +119,7 @@ class XLAPolicy:
         return pools.serve(stream, limit, record=record, stop_at_failure=stop_at_failure)
 
     def _ends(self, stream: RequestStream) -> bytes:
-        """For each request of 1 byte and more, in order, 1: the upper end."""
+        """By XLA's policy, for each request of 1 byte and more, in order, 1: the upper end."""
         rows = stream.rows
         asked = rows[(rows["kind"] == ALLOCATE) & (rows["size"] > 0)]
         parts = [part for part in self.options.get("collective_labels", "").split("|") if part]

@@ -86,7 +86,7 @@ class StartupImportHook:
         self.then = then
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """The spec that the other finders find, with a loader that reports when it is done."""
+        """At Python's startup: the spec that the other finders find, with a loader that reports when it is done."""
         if name != self.name:
             return None
         for finder in sys.meta_path:

@@ -71,12 +71,12 @@ class MarkedHeap(ObservedHeap):
         self._waiting: deque[tuple[int, int, int, int]] = deque(maxlen=_MOST_MARKS)
 
     def mark(self, label: str | int, value: int = 0) -> None:
-        """Keep a mark, its time and its thread, for `write_marks`."""
+        """Keep a mark for PyTorch's observed heap, its time and its thread, for `write_marks`."""
         number = self._label_id(label)
         self._waiting.append((time.time_ns(), number_of_thread(), number, whole(value, "a mark's value")))
 
     def write_marks(self, until_ns: int, offset_ns: int) -> None:
-        """Write the marks that were set before a time by Python's clock; `offset_ns` leads to the log's."""
+        """Write PyTorch's marks that were set before a time by Python's clock; `offset_ns` leads to the log's."""
         while self._waiting and self._waiting[0][0] < until_ns:
             when, thread, label, value = self._waiting.popleft()
             self._report(when + offset_ns, partial(self._put_mark_of, thread, when + offset_ns, label, value))
@@ -172,7 +172,7 @@ class DeviceHistory:
         self.taken = len(trace) - start
 
     def _begin(self, segments: Sequence[Entry], trace: Sequence[Entry]) -> int:
-        """Set the heap to the state before some entries that ended in `segments`; returns the first one to carry out.
+        """Set PyTorch's observed heap to the state before entries that end in `segments`; the first one to carry out.
 
         The first reading begins with the state itself.
         """
@@ -214,20 +214,20 @@ class DeviceHistory:
         return self._segments.mend(segments, self._label_of, self._streams.of, time=when, relabel=relabel)
 
     def _find_state(self, reading: Reading, start: int) -> int | None:
-        """The index of the `snapshot` entry of the state, not before `start`; None: it was overwritten.
+        """In PyTorch's history: index of the state's `snapshot` entry, not before `start`; None: it was overwritten.
 
         There may be those of other code, too: they mostly tell other bytes in use, or another time.
         """
         return _state_in(reading.trace, start, bytes_in_use(reading.segments), reading.asked)
 
     def _first_after(self, trace: Sequence[Entry]) -> int:
-        """The index of the first entry that the heap does not contain, where others may be missing before it."""
+        """In PyTorch's history: the first entry that the heap does not contain; others may be missing before it."""
         return next(
             (at for at, entry in enumerate(trace) if entry.get("time_us", 0) > self._latest_us), len(trace)
         )
 
     def _find_new(self, reading: Reading) -> int | None:
-        """The index of the first unread entry; None: some were overwritten."""
+        """The index of the first unread entry of PyTorch's history; None: some were overwritten."""
         trace, tail = reading.trace, self._tail
         if tail is None:
             passed = None if self._passed is None else _state_in(trace, 0, *self._passed)
@@ -264,7 +264,7 @@ class DeviceHistory:
             self._fail(entry, when)
 
     def _when(self, entry: Entry) -> int | None:
-        """The time of an entry by the heap's clock, in nanoseconds; None: it has none."""
+        """The time of an entry of PyTorch's history by the heap's clock, in nanoseconds; None: it has none."""
         return max(entry["time_us"] * 1000 + self._offset_ns, 0) if "time_us" in entry else None
 
     def _fail(self, entry: Entry, when: int | None) -> None:
@@ -280,7 +280,7 @@ class DeviceHistory:
         self.out_of_memory = OutOfMemory.of(requested, mapped, rounded=self._rules.round_up(requested))
 
     def _label_of(self, entry: Entry) -> int:
-        """The label of an allocation: its metadata, or the innermost frame outside of libraries."""
+        """The label of PyTorch's observed allocation: its metadata, or the innermost frame outside of libraries."""
         frames = entry.get("frames") or []
         metadata = metadata_text(entry.get("user_metadata"))
         same = (metadata, *map(id, frames))  # a reading has one object for each frame
@@ -433,7 +433,7 @@ class Recorder:
                 call()
 
     def _record(self) -> None:
-        """Turn it on as all observers want it, after what it has so far."""
+        """Turn PyTorch's history on as all observers want it, after what it has so far."""
         keeps = max([self._keeps, *(each.max_entries for each in self._observers)])
         if self._keeps:
             self.read()
@@ -449,7 +449,7 @@ class Recorder:
         self._length = 0
 
     def _begin_anew(self) -> None:
-        """The history was cleared: nothing is missing if nothing was recorded since the last reading began."""
+        """PyTorch's history was cleared: nothing is missing if nothing was recorded since the last reading began."""
         is_complete = self._counted is not None and self._count() == self._counted
         for device in self._devices():
             device.begin_anew(is_complete=is_complete)
@@ -459,7 +459,7 @@ class Recorder:
 
     @contextmanager
     def _acting(self) -> Iterator[None]:
-        """The history is turned on or off by bfcviz, or for other code that asked for it."""
+        """PyTorch's history is turned on or off by bfcviz, or for other code that asked for it."""
         before, self._acts = self._acts, True
         try:
             yield
@@ -512,7 +512,7 @@ class Recorder:
         self._end_reading(before, took_s)
 
     def _is_whole(self, device: int, trace: Sequence[Entry], counted: Mapping[int, _Counters] | None) -> bool:
-        """Whether a trace has all entries since the history was cleared.
+        """Whether PyTorch's history has all entries since it was cleared.
 
         How many entries a history of other code keeps is unknown: the counters say what was recorded.
         """
@@ -524,7 +524,7 @@ class Recorder:
         return told >= counted[device].blocks - self._counted[device].blocks
 
     def read_if_due(self, most_time: float) -> None:
-        """Read if something was recorded, and if that costs at most this share of the time since the last reading."""
+        """Read PyTorch's history if something was recorded, and that costs at most this share of the time since."""
         with self._lock:
             began_us = time.time_ns() // 1000
             counted, last = self._count(), self._counted
@@ -556,12 +556,12 @@ class Recorder:
         return self._state_s + length * self._copy_s + new * self._carry_s
 
     def _is_still(self, counted: Mapping[int, _Counters]) -> bool:
-        """Whether the program allocates nothing for a moment, so that the history can be cleared."""
+        """Whether the program allocates nothing for a moment, so that PyTorch's history can be cleared."""
         time.sleep(_STILL_S)
         return self._count() == counted
 
     def _pass_over(self) -> None:
-        """Set the heaps to the state, without the entries before it."""
+        """Set PyTorch's observed heaps to the state, without the entries before it."""
         began = time.thread_time()
         if self.is_ours:
             self._clear()
@@ -576,7 +576,7 @@ class Recorder:
         self._counted, self._took_s, self._ended = counted, took_s, time.monotonic()
 
     def _state(self) -> tuple[dict[int, list[Mapping[str, Any]]], Asked]:
-        """The segments by device, and when they were asked for."""
+        """PyTorch's segments by device, and when they were asked for."""
         began = time.time_ns()
         segments: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
         for segment in torch_api.segments(self.torch):
@@ -584,7 +584,7 @@ class Recorder:
         return segments, Asked(began // 1000, time.time_ns() // 1000)
 
     def _learn(self, copied: int, copied_s: float, carried: int, carried_s: float) -> None:
-        """Keep what a reading cost; one of few entries tells what the state costs."""
+        """Keep what a reading of PyTorch's history cost; one of few entries tells what the state costs."""
         if copied >= _TELLING:
             self._copy_s = copied_s / copied
         else:
@@ -612,7 +612,7 @@ class Recorder:
     # -- other code that turns the history on or off -----------------------------------------------------------
 
     def _wrap(self) -> None:
-        """Be told when other code turns the history on or off."""
+        """Be told when other code turns PyTorch's history on or off."""
         for name in _SWITCHES:
             switch = getattr(self.torch._C, name, None)  # noqa: SLF001
             if switch is not None:
@@ -766,7 +766,7 @@ class TorchObserved(HeapProvider):
         self._tell_losses()
 
     def _tell_losses(self) -> None:
-        """Say once, in the recording, that events are missing."""
+        """Say once, in the recording, that events of PyTorch are missing."""
         if self._lost is not None and any(device.lost for device in self.devices):
             self._lost(_LOST)
             self._lost = None

@@ -51,11 +51,11 @@ class GpuMemory:
         self.kind = kind
 
     def total(self, device: int) -> int:
-        """Bytes of a GPU. Unlike `room` this creates no context."""
+        """Bytes of a GPU that serves PyTorch. Unlike `room` this creates no context."""
         return cuda_driver.load().total_memory(device)
 
     def room(self, device: int) -> Room:
-        """The memory of a GPU now. Only in a context the driver says what other processes left free."""
+        """The memory of a GPU now, for PyTorch. Only in a context the driver says what other processes left free."""
         driver = cuda_driver.load()
         free, total = driver.memory_now(device)
         return Room(total, free, driver.attribute(CAPABILITY_MAJOR, device))
@@ -258,7 +258,7 @@ class Heaps:
 
     @classmethod
     def contain(cls, address: int) -> bool:
-        """Whether an address lies in a region of any service's heaps."""
+        """Whether an address lies in a region of any heap that serves or served PyTorch."""
         return any(heap.contains(address) for heap in list(cls.served))
 
     # -- failures -----------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class TorchPool:
         self._open()
 
     def end(self) -> None:
-        """Allocate nothing more from the pool. torch.cuda.empty_cache() frees its cached segments without tensors."""
+        """End PyTorch's use of the pool. torch.cuda.empty_cache() frees its cached segments without tensors."""
         self._close()
         self._unlocked.apply(on=False)
 
@@ -452,7 +452,7 @@ class TorchServed(HeapProvider):
             self._deferred.free_ready(0, 0, 0)
 
     def empty_cache(self) -> None:
-        """Free the segments without tensors, and release the heaps' wholly free regions to the device.
+        """Free PyTorch's segments without tensors, and release the heaps' wholly free regions to the device.
 
         Within a pool torch.cuda.empty_cache() frees nothing; this ends the pool and begins another. Call it while no
         other thread allocates CUDA memory and no graph is captured: otherwise PyTorch crashes.
@@ -465,13 +465,13 @@ class TorchServed(HeapProvider):
         self._heaps.trim_all()
 
     def memory_allocated(self, device: int | None = None) -> int:
-        """Bytes of tensors on a device, default: the current one; like torch.cuda.memory_allocated()."""
+        """Bytes of PyTorch's tensors on a device, default: the current one; like torch.cuda.memory_allocated()."""
         if self._mechanism == "pool" and self._torch is not None:
             return int(self._torch.cuda.memory_allocated(device))
         return sum(heap.stats().bytes_in_use for heap in self._heaps_of(device))
 
     def memory_reserved(self, device: int | None = None) -> int:
-        """Bytes of the heaps on a device, in use or free; default: the current device."""
+        """Bytes of PyTorch's heaps on a device, in use or free; default: the current device."""
         return sum(heap.stats().pool_bytes for heap in self._heaps_of(device))
 
     def _heaps_of(self, device: int | None) -> list[TorchHeap]:
@@ -525,7 +525,7 @@ class TorchServed(HeapProvider):
     # -- start -------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Leave the pool, and return all memory without tensors to the device."""
+        """Leave PyTorch's pool, and return all memory without tensors to the device."""
         try:
             cast("TorchPool", self._pool).end()
         finally:
