@@ -29,7 +29,7 @@ def format_bytes(num_bytes: float, digits: int = 1) -> str:
 
 
 def bytes_range(low: int, high: int) -> str:
-    """Both ends, such as "51.5 GiB to 56.9 GiB"; as numbers of bytes where their texts are the same."""
+    """A range of bytes as text, such as "51.5 GiB to 56.9 GiB"; as numbers of bytes where their texts are the same."""
     ends = format_bytes(low), format_bytes(high)
     return " to ".join(ends) if ends[0] != ends[1] else f"{low:,} to {high:,} bytes"
 

@@ -190,11 +190,11 @@ class EventList:
     # -- rows on the page --------------------------------------------------------------------------------------
 
     def _place(self) -> int:
-        """The row of the event before this step, or of the next listed one."""
+        """In the list of events: the row of the one before this step, or of the next listed one."""
         return self._row_of(max(self._step - 1, 0))
 
     def _row_of(self, seq: int) -> int:
-        """The row of this event, or of the next listed one."""
+        """In the list of events: the row of this one, or of the next listed one."""
         if isinstance(self.found, range):
             return min(max(seq - self.found.start, 0), len(self.found))
         # With a number of another type, NumPy copies the whole array to that type.

@@ -118,7 +118,7 @@ class ProcessRecording:
             util.Finalize(None, self.end, exitpriority=LAST)
 
     def end(self) -> None:
-        """End serving or observing, and mark the recording as complete; does nothing in a forked process."""
+        """End serving or observing this process, and mark its recording as complete; does nothing in a fork."""
         atexit.unregister(self.end)
         if not self.is_mine or self._has_ended:
             return

@@ -366,7 +366,7 @@ class _PlanSearch:
 def _plan_search_orders(
     lifetimes: Lifetimes, used: NDArray[np.intp], problem: PackingProblem
 ) -> list[tuple[NDArray[np.int64], bool]]:
-    """MiniMalloc's three orders, for durations in time and in sections; and one by the number of neighbours."""
+    """Orders of a search for a plan: MiniMalloc's three, for durations in time and in sections; one by neighbours."""
     start, stop, size = lifetimes.columns(used)
     elapsed = lifetimes.time[np.minimum(stop, lifetimes.requests - 1)] - lifetimes.time[start]
     found = []

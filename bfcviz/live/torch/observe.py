@@ -524,7 +524,7 @@ class Recorder:
         return told >= counted[device].blocks - self._counted[device].blocks
 
     def read_if_due(self, most_time: float) -> None:
-        """Read PyTorch's history if something was recorded, and that costs at most this share of the time since."""
+        """Read PyTorch's history if something was recorded, and if that is cheap: `most_time` of the time since."""
         with self._lock:
             began_us = time.time_ns() // 1000
             counted, last = self._count(), self._counted
