@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from bfcviz.live.cupy import observe_cupy as observe_cupy
     from bfcviz.live.cupy import serve_cupy as serve_cupy
     from bfcviz.live.jax import observe_jax as observe_jax
-    from bfcviz.live.labels import label as label
-    from bfcviz.live.labels import mark as mark
-    from bfcviz.live.labels import phase as phase
+    from bfcviz.live.labels_and_marks import label as label
+    from bfcviz.live.labels_and_marks import mark as mark
+    from bfcviz.live.labels_and_marks import phase as phase
     from bfcviz.live.numpy import serve_numpy as serve_numpy
     from bfcviz.live.rmm import observe_rmm as observe_rmm
     from bfcviz.live.rmm import serve_rmm as serve_rmm
@@ -64,12 +64,12 @@ if TYPE_CHECKING:
     from bfcviz.watching.watch_workers import watch_workers as watch_workers
     from bfcviz.watching.workers_dashboard import follow_workers as follow_workers
     from bfcviz.whatif.best_options import best_options as best_options
+    from bfcviz.whatif.largest_batch import largest_batch as largest_batch
+    from bfcviz.whatif.policy_replay import replay as replay
     from bfcviz.whatif.policy_table import policy_of as policy_of
-    from bfcviz.whatif.policy_table import replay as replay
     from bfcviz.whatif.requests import stream_of as requests_of  # noqa: F401  bfcviz.requests_of(path) reads well
     from bfcviz.whatif.search import SearchControl as SearchControl
-    from bfcviz.whatif.search import largest_batch as largest_batch
-    from bfcviz.whatif.search import smallest_limit as smallest_limit
+    from bfcviz.whatif.smallest_limit import smallest_limit as smallest_limit
     from bfcviz.whatif.sweep import SweepResults as SweepResults
     from bfcviz.whatif.sweep import sweep as sweep
 
@@ -108,11 +108,11 @@ _HOMES = {
     "follow_workers": ("bfcviz.watching.workers_dashboard", "follow_workers"),
     "growths": ("bfcviz.public_functions", "growths"),
     "holders": ("bfcviz.public_functions", "holders"),
-    "label": ("bfcviz.live.labels", "label"),
-    "largest_batch": ("bfcviz.whatif.search", "largest_batch"),
+    "label": ("bfcviz.live.labels_and_marks", "label"),
+    "largest_batch": ("bfcviz.whatif.largest_batch", "largest_batch"),
     "leaks": ("bfcviz.public_functions", "leaks"),
     "load_ipython_extension": ("bfcviz.watching.magics", "load_ipython_extension"),
-    "mark": ("bfcviz.live.labels", "mark"),
+    "mark": ("bfcviz.live.labels_and_marks", "mark"),
     "observe_cupy": ("bfcviz.live.cupy", "observe_cupy"),
     "observe_jax": ("bfcviz.live.jax", "observe_jax"),
     "observe_rmm": ("bfcviz.live.rmm", "observe_rmm"),
@@ -120,9 +120,9 @@ _HOMES = {
     "open": ("bfcviz.importers.open_trace", "open_trace"),
     "open_all": ("bfcviz.public_functions", "open_all"),
     "peak": ("bfcviz.public_functions", "peak"),
-    "phase": ("bfcviz.live.labels", "phase"),
+    "phase": ("bfcviz.live.labels_and_marks", "phase"),
     "policy_of": ("bfcviz.whatif.policy_table", "policy_of"),
-    "replay": ("bfcviz.whatif.policy_table", "replay"),
+    "replay": ("bfcviz.whatif.policy_replay", "replay"),
     "requests_of": ("bfcviz.whatif.requests", "stream_of"),
     "sample": ("bfcviz.samples", "sample"),
     "serve_cupy": ("bfcviz.live.cupy", "serve_cupy"),
@@ -130,7 +130,7 @@ _HOMES = {
     "serve_rmm": ("bfcviz.live.rmm", "serve_rmm"),
     "serve_torch": ("bfcviz.live.torch.serve", "serve_torch"),
     "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
-    "smallest_limit": ("bfcviz.whatif.search", "smallest_limit"),
+    "smallest_limit": ("bfcviz.whatif.smallest_limit", "smallest_limit"),
     "sql": ("bfcviz.public_functions", "sql"),
     "sweep": ("bfcviz.whatif.sweep", "sweep"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),

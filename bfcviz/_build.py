@@ -227,7 +227,7 @@ def check_names(name: str, texts: dict[str, str]) -> None:
 
 
 def module_level_names(part: str, text: str) -> Iterator[tuple[str, str]]:
-    """Each name that a module binds at its top level, and what it is: the full name of a definition or an import."""
+    """For the build: each name that a module binds at its top level, with the full name of its definition or import."""
     for node in ast.parse(text).body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             for each in node.names:
@@ -249,7 +249,7 @@ def write_if_changed(path: Path, text: str) -> None:
 
 
 def class_names(text: str) -> list[str]:
-    """The top-level classes of a module."""
+    """For the build: the top-level classes of a module."""
     return [node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
 
 

@@ -17,7 +17,7 @@ NUMBERS = sorted(int(number) for number in signal.valid_signals() if number < 32
 
 
 class _Held:
-    """State of the main thread; other threads do not use it.
+    """Deferred signals of the main thread; other threads do not use it.
 
     Invariant: while `depth` is not 0, no handler but `_defer_signal` can run.
     """
@@ -29,7 +29,7 @@ class _Held:
 
 
 def block() -> None:
-    """Defer signals until `unblock` was called as often. Raises the exception of a handler that runs before that."""
+    """Defer signals, until `unblock` was called as often. Raises the exception of a handler that runs before that."""
     if threading.get_ident() != threading.main_thread().ident:
         return
     _Held.depth += 1  # first: a collection in the loop may run a finalizer that calls `block` and `unblock`

@@ -35,7 +35,7 @@ class AnswerTable:
 
     @property
     def html(self) -> str:
-        """The table; labels in it are text."""
+        """The table of an answer as HTML; labels in it are text."""
         title = f'<caption style="{_CAPTION}">{_answer_html_text(self.title)}</caption>' if self.title else ""
         is_text = [not place or name in self.texts for place, name in enumerate(self.columns)]
         heads = "".join(
@@ -52,7 +52,7 @@ _CAPTION: Final = "text-align:left;caption-side:top;padding:0;color:inherit;font
 
 
 def _answer_column_style(is_text: bool) -> str:  # noqa: FBT001
-    """Text is at the left, numbers at the right."""
+    """The style of an answer's column: text is at the left, numbers at the right."""
     return f"text-align:{'left' if is_text else 'right'};padding:1px 12px 1px 0;"
 
 
@@ -86,17 +86,17 @@ class Answer:
 
     @property
     def unwrapped(self) -> list[str]:
-        """The lines of the text, the answer first; a page breaks them where it must."""
+        """The lines of the answer as text, the answer first; a page breaks them where it must."""
         return str(self).splitlines()
 
     @property
     def reason(self) -> str:
-        """The sentence that explains the first line, below it in a notebook; "" for none."""
+        """The sentence that explains the first line of the answer, below it in a notebook; "" for none."""
         return ""
 
     @property
     def tables(self) -> Sequence[AnswerTable]:
-        """The numbers of the text as tables, for a notebook."""
+        """The numbers of the answer as tables, for a notebook."""
         return ()
 
     def drawn_by(self, draw: Callable[..., Any]) -> Self:

@@ -45,15 +45,15 @@ class OutOfMemoryStats(Protocol):
 
     @property
     def pool_bytes(self) -> int:
-        """Bytes granted by the sub-allocator."""
+        """Bytes granted by the sub-allocator of a heap that ran out of memory."""
 
     @property
     def bytes_in_use(self) -> int:
-        """Bytes in chunks in use."""
+        """Bytes in chunks in use of a heap that ran out of memory."""
 
     @property
     def largest_free_chunk(self) -> int:
-        """Bytes of the largest free chunk."""
+        """Bytes of the largest free chunk of a heap that ran out of memory."""
 
     @property
     def bytes_limit(self) -> int:
@@ -140,7 +140,7 @@ class OutOfMemory(BfcvizError, MemoryError):
         )
 
     def numbers(self) -> dict[str, Any]:
-        """Its attributes by name, as arguments that make an equal error."""
+        """The attributes of `OutOfMemory` by name, as arguments that make an equal error."""
         return {
             "requested": self.requested,
             "rounded": self.rounded,

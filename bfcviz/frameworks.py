@@ -13,7 +13,7 @@ from bfcviz.units import parse_bytes
 
 @dataclass(frozen=True)
 class OptionType:
-    """The values that an option of a framework takes.
+    """The type of values that an option of a framework takes.
 
     Attributes:
         text: what to give, for errors.
@@ -115,7 +115,7 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """Its name on the command line."""
+        """The name of a framework's option on the command line."""
         return f"--{self.name.removesuffix('_s').replace('_', '-')}"
 
 
@@ -142,16 +142,16 @@ class Way:
     serves_also: tuple[str, ...] = ()
 
     def option(self, name: str) -> Option | None:
-        """The option of this name; None: there is none."""
+        """The option of a framework's way of this name; None: there is none."""
         return next((each for each in self.options if each.name == name), None)
 
     @property
     def takes_stacks(self) -> bool:
-        """Whether it can record Python's stack with each allocation."""
+        """Whether this way to watch a framework can record Python's stack with each allocation."""
         return self.takes_word("capture", "stack")
 
     def takes_word(self, option: str, word: str) -> bool:
-        """Whether the word is a value of this option."""
+        """Whether the word is a value of this option of the way."""
         found = self.option(option)
         return found is not None and word in found.type.words
 
@@ -175,12 +175,12 @@ class Framework:
     is_default: bool = False
 
     def way(self, name: str) -> Way | None:
-        """The way of this name; None: there is none."""
+        """The way to watch the framework by this name; None: there is none."""
         return next((each for each in self.ways if each.name == name), None)
 
     @property
     def is_watchable(self) -> bool:
-        """Whether `bfcviz.watch` can watch it."""
+        """Whether `bfcviz.watch` can watch the framework."""
         return any(way.has_heaps for way in self.ways)
 
 
@@ -374,19 +374,19 @@ def find(name: str) -> Framework:
 
 
 def way_of(request: WatchRequest) -> Way:
-    """The table's entry of the way."""
+    """The entry of a framework's way in the table of frameworks."""
     return next(each for each in FRAMEWORKS[request.framework].ways if each.name == request.way)
 
 
 def takes(way: Way, options: Iterable[str]) -> bool:
-    """Whether a way has all these options."""
+    """Whether a way to watch a framework has all these options."""
     return all(way.option(name) is not None for name in options)
 
 
 def _named_framework_way(
     framework: Framework, word: str, options: dict[str, Any], *, for_command: bool
 ) -> tuple[Way, dict[str, Any]]:
-    """The way that a word names, directly or by its mechanism."""
+    """The framework's way that a word names, directly or by its mechanism."""
     if (found := framework.way(word)) is not None:
         return found, options
     for way in framework.ways:
@@ -424,7 +424,7 @@ def is_on_host(request: WatchRequest) -> bool:
 
 
 def details_of(request: WatchRequest) -> dict[str, Any]:
-    """The details of a recording: the way, and the mechanism if there is one."""
+    """The details of a recording on its framework: the way, and the mechanism if there is one."""
     mechanism = request.options.get("mechanism")
     return {"way": request.way} if mechanism is None else {"way": request.way, "mechanism": mechanism}
 

@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from bfcviz.errors import LiveError
-from bfcviz.live import labels
+from bfcviz.live import labels_and_marks as labels
 from bfcviz.live.process_names import name_of_process, rank_of_process
 from bfcviz.terminal import say
 from bfcviz.watching.flight_recorder import FlightRecorder, flight_recorder
@@ -67,7 +67,7 @@ class Loop:
         self._phases: list[labels.phase] = []
 
     def start(self) -> Self:
-        """Begin to watch; a loop that an error ended without a word to its hook ends now.
+        """Begin to watch the training loop; a loop that an error ended without a word to its hook ends now.
 
         Raises:
             LiveError: something is watched already, and options ask for more; or as `bfcviz.flight_recorder`.
@@ -84,7 +84,7 @@ class Loop:
         return self
 
     def stop(self, error: BaseException | None = None) -> None:
-        """End, with the error that ended the loop; without one print the report, in the first rank."""
+        """End the watch of the training loop, with its error; without one print the report, in the first rank."""
         if Loop._running is not self:
             return
         Loop._running = None
@@ -99,36 +99,36 @@ class Loop:
                 say(f"bfcviz: {self.count:,} steps", *str(self.report).splitlines(), file=sys.stderr)
 
     def step(self) -> None:
-        """Mark the end of a step."""
+        """Mark the end of a step of the training loop."""
         self.count += 1
         labels.mark(_STEP, self.count)
 
     def steps(self, batches: Iterable[T]) -> Iterator[T]:
-        """The batches; the end of each is marked, except of one that the loop leaves by `break`."""
+        """The batches of the training loop; the end of each is marked, but not of one left by `break`."""
         for batch in batches:
             yield batch
             self.step()
 
     def epochs(self, numbers: Iterable[T]) -> Iterator[T]:
-        """The numbers of epochs, or other things; the end of each is marked."""
+        """The numbers of epochs of the training loop, or other things; the end of each is marked."""
         for count, number in enumerate(numbers, 1):
             yield number
             labels.mark(_EPOCH, count)
 
     def begin(self, name: str) -> None:
-        """Mark the begin of a phase; its allocations keep their names. `bfcviz.phase` also labels them."""
+        """Mark the begin of a phase of the training loop. Unlike `bfcviz.phase` this labels no allocations."""
         self._phases.append(labels.phase(name, label_it=False))
         self._phases[-1].__enter__()
 
     def end(self, name: str) -> None:
-        """Mark the end of a phase, and of those that began in it; nothing if it has not begun."""
+        """Mark the end of a phase of the training loop, and of those that began in it; nothing if it has not begun."""
         if self.in_phase(name):
             while (inner := self._phases.pop()).name != name:
                 inner.__exit__(None, None, None)
             inner.__exit__(None, None, None)
 
     def in_phase(self, name: str) -> bool:
-        """Whether this phase has begun, and not ended."""
+        """Whether this phase of the training loop has begun, and not ended."""
         return any(each.name == name for each in self._phases)
 
     def __enter__(self) -> Self:
@@ -279,7 +279,7 @@ def _hook_in_other_process(name: str, path: Any, options: dict[str, Any]) -> Any
 
 
 def _trainer_library(name: str, *modules: str) -> Any:
-    """The first of these modules that is loaded already, else that is installed.
+    """The library of a trainer: the first of these modules that is loaded already, else that is installed.
 
     Raises:
         LiveError: none is.

@@ -164,7 +164,7 @@ def spin_lock(lock: SpinLock) -> None:
 
 
 def spin_lock_timed(lock: SpinLock) -> int:
-    """As `spin_lock`; returns 0 in place of a counter."""
+    """Take a lock as `spin_lock`; returns 0 in place of a counter."""
     spin_lock(lock)
     return 0
 
@@ -233,23 +233,23 @@ def check_signals() -> None:
 
 
 def to_u64(x: Any) -> int:
-    """The integer itself, or 2^64 - 1 if it does not fit 64 bits; no size or address has that value."""
+    """As the C primitive: the integer itself, or 2^64 - 1 if it does not fit 64 bits: no size or address is that."""
     number = operator.index(x)
     return number if 0 <= number < 1 << 64 else (1 << 64) - 1
 
 
 def wrap_64(x: int) -> int:
-    """Reduce x modulo 2^64, as 64-bit unsigned arithmetic does."""
+    """Reduce x modulo 2^64, as the C primitive and 64-bit unsigned arithmetic do."""
     return x & 0xFFFFFFFFFFFFFFFF
 
 
 def scramble(x: int) -> int:
-    """Hash x to a number below 2^32: Fibonacci hashing."""
+    """Hash x to a number below 2^32, as the C primitive: Fibonacci hashing."""
     return (x * 2654435769) & LOW_32
 
 
 def spread(x: int, shift: int) -> int:
-    """The top 64 - shift bits of x times the golden ratio: a slot in a hash table."""
+    """The top 64 - shift bits of x times the golden ratio, as the C primitive: a slot in a hash table."""
     return ((x * 11400714819323198485) & 0xFFFFFFFFFFFFFFFF) >> shift
 
 

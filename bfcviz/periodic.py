@@ -16,7 +16,7 @@ PATIENCE_S: Final = 5.0
 
 
 class _Run:
-    """One run, from its start to its end: the thread or task."""
+    """One run of periodic calls, from its start to its end: the thread or task."""
 
     def __init__(self) -> None:
         self.thread: threading.Thread | None = None
@@ -25,7 +25,7 @@ class _Run:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can still call; threads do not survive a fork."""
+        """Whether the periodic calls can go on; threads do not survive a fork."""
         if self.task is not None:
             return not self.task.done()
         return self.thread is not None and self.thread.is_alive()
@@ -71,12 +71,12 @@ class Periodic:
 
     @property
     def running(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether the periodic calls were started and have not ended."""
         run = self._run
         return run is not None and run.is_alive
 
     def start(self, after_s: float = 0.0) -> None:
-        """Start in a thread after `after_s` seconds; no effect if it is running."""
+        """Start the periodic calls in a thread after `after_s` seconds; no effect if it is running."""
         if self.running:
             return
         run = self._run = _Run()
@@ -90,7 +90,7 @@ class Periodic:
             atexit.register(self.stop, PATIENCE_S)
 
     def start_task(self) -> None:
-        """Start on the event loop of this thread; no effect if it is running.
+        """Start the periodic calls on the event loop of this thread; no effect if it is running.
 
         Raises:
             RuntimeError: no event loop runs in this thread.
@@ -106,7 +106,7 @@ class Periodic:
         run.task.add_done_callback(lambda _: self._end(run))  # also if the task is cancelled before it begins
 
     def stop(self, patience_s: float | None = None) -> bool:
-        """Stop; it can be started again.
+        """Stop the periodic calls; they can be started again.
 
         Args:
             patience_s: seconds to wait for a running call of the thread; None: until it returns. If the call itself
@@ -129,7 +129,7 @@ class Periodic:
         return not thread.is_alive()
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep within a call in the thread, at most until `stop`; returns whether it still runs."""
+        """Sleep within a periodic call in the thread, at most until `stop`; returns whether it still runs."""
         return self._sleep(self._run, seconds)
 
     def _sleep(self, run: _Run | None, seconds: float) -> bool:
@@ -159,7 +159,7 @@ class Periodic:
             self._end(run)
 
     def _next(self) -> float | None:
-        """One call; returns the seconds until the next."""
+        """One periodic call; returns the seconds until the next."""
         try:
             return self._call()
         except Exception as error:

@@ -30,7 +30,6 @@ from bfcviz.analysis.what_grew import WhatGrew, moments_between
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.errors import BfcvizError, FileError, NoMessage, TraceError
 from bfcviz.events.trace import Trace
-from bfcviz.formats.torch import setting
 from bfcviz.importers.file_content import is_url, local_copy
 from bfcviz.importers.file_format import READABLE
 from bfcviz.importers.message_file import last_line, read_message_file
@@ -45,7 +44,7 @@ from bfcviz.model.holders import Holders
 from bfcviz.model.memory_kinds import KindRules, use_rules
 from bfcviz.model.model import Model
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.units import format_bytes, parse_bytes
+from bfcviz.units import parse_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -139,49 +138,23 @@ def why(  # noqa: PLR0913  an event, or a question about a moment
     return replace(found, among=among).drawn_by(drawn)
 
 
-_MOST_REPLAYED: Final = 2_000_000
-"""Events of a trace whose requests are served again to measure a saving: about a second."""
-
-_LEAST_SAVED: Final = 0.01
-"""A smaller share of the pool is no reason to change a setting."""
-
-
 def growths_lead(trace: Trace, found: Growths) -> tuple[str, ...]:
-    """The report of growths, and what a setting would save: measured by a replay, where the rules are PyTorch's."""
+    """What `why` says of a pool's growths: the report, and what a setting of PyTorch's would save, by a replay."""
+    report = tuple(growth_search.growths_report(found))
+    if found.worst is None:
+        return report
+    from bfcviz.whatif.tuning import replayed_saving  # noqa: PLC0415  only a growth needs the rules
+
     saving = replayed_saving(trace, found)
-    return (*growth_search.growths_report(found), *([f"  {saving}"] if saving else ()))
+    return (*report, f"  {saving}") if saving else report
 
 
 def lead_without_failure(trace: Trace, found: Growths) -> tuple[str, ...]:
-    """`growths_lead`, and what grows with every step: sooner or later it fails."""
+    """What `why` says where no request failed: `growths_lead`, and what grows with every step until it fails."""
     grown = leak_search.growth_until(Model(trace, found.pool), len(trace))
     if grown is None:
         return growths_lead(trace, found)
     return (*growths_lead(trace, found), f"  {cut(grown.names[0])} grows: {leak_search.growing_text(grown)}.")
-
-
-def replayed_saving(trace: Trace, found: Growths) -> str:
-    """What `expandable_segments` would save of a pool that grew in vain, as a sentence; empty where it is not known."""
-    if found.worst is None or len(trace) > _MOST_REPLAYED:
-        return ""
-    from bfcviz.whatif.own_rules import own_rules  # noqa: PLC0415  only a growth needs the rules
-    from bfcviz.whatif.policy_table import policy_of  # noqa: PLC0415  only a growth needs the rules
-    from bfcviz.whatif.requests import stream_of  # noqa: PLC0415
-
-    stream = stream_of(trace, found.pool)
-    rules = own_rules(stream, None)
-    if rules is None or rules.policy.name != "torch" or rules.policy.options.get("expandable_segments"):
-        return ""
-    options = {**rules.policy.options, "expandable_segments": True}
-    before, after = (
-        int(policy.serve(stream).reserved.max(initial=0))
-        for policy in (rules.policy, policy_of("torch", **options))
-    )
-    asked = setting("expandable_segments", "True")
-    if before - after < _LEAST_SAVED * before:
-        return f"{asked} would save less than 1 % of the pool here, replayed from this file."
-    sizes = f"{format_bytes(after)} instead of {format_bytes(before)}"
-    return f"To do: {asked}: {sizes} at the peak, replayed from this file (Linux)."
 
 
 @_unrecorded_while_explaining()
@@ -202,7 +175,7 @@ def growths(source: Any, pool: int = 0) -> Growths:
 
 
 def stated_answer_of(source: Any) -> StatedAnswer | None:
-    """The answer for a text that states failures and holds no heap; None for other sources."""
+    """What public functions answer for a text that states failures and holds no heap; None for other sources."""
     if isinstance(source, str) and is_pasted(source):
         return StatedAnswer.of(*read_pasted(source))
     if not isinstance(source, str | os.PathLike) or not os.path.isfile(source):  # noqa: PTH113  any PathLike
@@ -297,7 +270,7 @@ def open_several(
     progress: Callable[[int, int], object] | None = None,
     executor: Executor | None = None,
 ) -> RankSet | None:
-    """As `open_all`; None where the sources name one file, or nothing."""
+    """Open the files of all ranks, as `open_all`; None where the sources name one file, or nothing."""
     if isinstance(step, str) and step not in {"peak", "worst", "last"}:
         raise ValueError(f"step={step!r} was given: give a number of events, 'peak', 'worst' or 'last'")
     files = rank_files(sources)
@@ -639,12 +612,12 @@ def sql(source: Any, query: str, step: int | str | None = None, by: str = "op") 
 
 
 def _is_of_file(trace: Trace) -> bool:
-    """Whether a trace is that of a file: at its end most programs have freed all."""
+    """Whether a public function got the trace of a file: at its end most programs have freed all."""
     return trace.path is not None and not trace.following
 
 
 def trace_from(source: Any) -> Trace:
-    """The trace of a source, as for `explain`."""
+    """The trace of what a public function takes as its `source`: see `explain`."""
     if isinstance(source, Trace):
         return source
     if isinstance(source, str | os.PathLike):

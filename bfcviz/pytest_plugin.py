@@ -28,7 +28,7 @@ import pytest
 
 if TYPE_CHECKING:
     from bfcviz.events.trace import Trace
-    from bfcviz.watching.session import Watch
+    from bfcviz.watching.watch_session import Watch
 
 MARKS: Final = {
     "bfc_limit": "bfc_limit(size): fail the test if a heap has more than this in use, such as '2 GiB'",
@@ -152,7 +152,7 @@ def _test_mark_argument(mark: pytest.Mark) -> Any:
 
 def _test_not_fitting_lines(mark: pytest.Mark, watched: "Watch") -> Iterator[str]:
     from bfcviz.units import format_bytes  # noqa: PLC0415
-    from bfcviz.whatif.policy_table import replay  # noqa: PLC0415
+    from bfcviz.whatif.policy_replay import replay  # noqa: PLC0415
 
     policy = mark.kwargs.get("policy", "bfc")
     for trace in watched.traces:
@@ -165,7 +165,7 @@ def _test_not_fitting_lines(mark: pytest.Mark, watched: "Watch") -> Iterator[str
 
 
 def _test_holder_lines(watched: "Watch", heap: str) -> Iterator[str]:
-    """Who held the heap at its peak."""
+    """Who held the heap at the peak of a test."""
     from bfcviz.watching.watch_reports import report  # noqa: PLC0415
 
     for trace in watched.traces:
@@ -290,7 +290,7 @@ class _Results:
 
 
 def _read_saved_test_results(path: Path) -> dict[str, MemoryUse]:
-    """The results that an earlier run saved.
+    """The results of tests that an earlier run saved.
 
     Raises:
         pytest.UsageError: it is no such file.

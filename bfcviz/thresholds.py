@@ -63,12 +63,12 @@ class Threshold:
 
     @cached_property
     def number(self) -> float:
-        """The limit: bytes, a share or a count."""
+        """The limit of the threshold: bytes, a share or a count."""
         return parse_bytes(self._given) if isinstance(self._given, str) else self._given
 
     @cached_property
     def is_upper(self) -> bool:
-        """Whether the limit is an upper one."""
+        """Whether the threshold is an upper limit."""
         return self.above is not None
 
     @property
@@ -76,7 +76,7 @@ class Threshold:
         return self.above if self.above is not None else self.below or 0
 
     def is_past(self, value: float) -> bool:
-        """Whether a value violates the limit."""
+        """Whether a value is past the threshold."""
         return value > self.number if self.is_upper else value < self.number
 
     def told(self, value: float) -> str:
@@ -88,12 +88,12 @@ class Threshold:
 
     @property
     def bound(self) -> str:
-        """`above` or `below`, and the number, as text."""
+        """`above` or `below`, and the number of the threshold, as text."""
         return f"{'above' if self.is_upper else 'below'} {self.told(self.number)}"
 
     @property
     def words(self) -> str:
-        """Measure and bound as text."""
+        """Measure and bound of the threshold as text."""
         return f"{self.measure} {self.bound}"
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ class Hysteresis:
         self._good = calm - 1
 
     def take(self, *, is_past: bool) -> bool:
-        """Add a sample; returns whether to report it."""
+        """Add a sample of a measure; returns whether to report it."""
         is_reported = is_past and self.armed
         self._good = 0 if is_past else self._good + 1
         self.armed = not is_past and (self.armed or self._good >= self._calm)

@@ -29,7 +29,7 @@ def format_bytes(num_bytes: float, digits: int = 1) -> str:
 
 
 def bytes_range(low: int, high: int) -> str:
-    """Both ends, such as "51.5 GiB to 56.9 GiB"; as numbers of bytes where their texts are the same."""
+    """A range of bytes as text, such as "51.5 GiB to 56.9 GiB"; as numbers of bytes where their texts are the same."""
     ends = format_bytes(low), format_bytes(high)
     return " to ".join(ends) if ends[0] != ends[1] else f"{low:,} to {high:,} bytes"
 
@@ -79,7 +79,7 @@ def read_as(size: str | SupportsIndex | None) -> str:
 
 
 def exact_size_text(num_bytes: int) -> str:
-    """Text that stands for exactly this size."""
+    """Text that stands for exactly this number of bytes."""
     rounded = format_bytes(num_bytes)
     return rounded if parse_bytes(rounded) == num_bytes else f"{num_bytes} B"
 
@@ -100,7 +100,7 @@ def duration(nanoseconds: int) -> str:
 
 
 def short_address(address: int) -> str:
-    """The last eight hexadecimal digits (unique within 4 GiB), as in `0x…04c0ff00`; below 4 GiB the whole address."""
+    """An address as short text: its last eight digits (unique within 4 GiB), as in `0x…04c0ff00`; all below 4 GiB."""
     return f"{address:#x}" if address < 1 << 32 else f"0x…{address & 0xFFFFFFFF:08x}"
 
 
@@ -108,7 +108,7 @@ _MOST_LISTED: Final = 6
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
+    """A list as text: the first names, and how many more there are."""
     shown = ", ".join(names[:_MOST_LISTED])
     return f"{shown} and {len(names) - _MOST_LISTED:,} more" if len(names) > _MOST_LISTED else shown
 

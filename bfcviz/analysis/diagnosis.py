@@ -14,7 +14,6 @@ from bfcviz.analysis.leaks import Growth
 from bfcviz.analysis.pinned_runs import Pin, Run, largest_first
 from bfcviz.analysis.short_names import cut, path_end
 from bfcviz.answers import Answer, AnswerTable, data_frame
-from bfcviz.code_places import place_in_code
 from bfcviz.events.label_table import NO_LABEL
 from bfcviz.events.origin import (
     Origin,
@@ -28,6 +27,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.model.grouping import UNNAMED
 from bfcviz.model.holders import Holders, holders, largest_holder_rows, other_holders
 from bfcviz.model.model import Model
+from bfcviz.stack_frames import place_in_code
 from bfcviz.terminal import wrapped_lines
 from bfcviz.units import counted, format_bytes, short_address
 

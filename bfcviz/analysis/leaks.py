@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.answers import Answer, AnswerTable
-from bfcviz.code_places import place_in_code
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import holds_only_states
 from bfcviz.events.schema import taken
@@ -19,6 +18,7 @@ from bfcviz.model.find_steps import phases
 from bfcviz.model.grouping import Grouping, Path, grouping
 from bfcviz.model.lifetimes import elapsed, of_chunks
 from bfcviz.model.model import Model
+from bfcviz.stack_frames import place_in_code
 from bfcviz.units import counted, duration, format_bytes, signed_bytes
 
 if TYPE_CHECKING:

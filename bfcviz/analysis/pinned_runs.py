@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.analysis.short_names import cut
-from bfcviz.code_places import place_in_code
 from bfcviz.events.event_source import BLOCK
 from bfcviz.events.label_table import NO_LABEL
 from bfcviz.events.origin import holds_only_states
@@ -16,6 +15,7 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, event_times
 from bfcviz.model.lifetimes import born_of
 from bfcviz.model.model import Model
+from bfcviz.stack_frames import place_in_code
 from bfcviz.units import counted, format_bytes
 
 # ------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from bfcviz.analysis.failures import RUNS, judged_diagnosis
 from bfcviz.analysis.heap_settings import Family, HeapSettings
 from bfcviz.analysis.pinned_runs import Run, best_runs
 from bfcviz.analysis.short_names import cut
-from bfcviz.code_places import place_in_code
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import RecordedFailure
 from bfcviz.events.schema import taken
@@ -26,6 +25,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import SMALL, SMALL_SEGMENT
 from bfcviz.model.find_steps import failure_before, recorded_failures_by_event
 from bfcviz.model.model import Model
+from bfcviz.stack_frames import place_in_code
 from bfcviz.units import counted, format_bytes, short_address
 
 

@@ -258,7 +258,7 @@ def asked_device(arguments: argparse.Namespace) -> tuple[int | None, int | None]
     Raises:
         InvalidRequest: the size or share is none, or the share is of an unknown device.
     """
-    from bfcviz.whatif.policy_table import replay_limit  # noqa: PLC0415
+    from bfcviz.whatif.policy_replay import replay_limit  # noqa: PLC0415
 
     device, fraction = replay_limit(arguments.device, "--device"), arguments.fraction
     if note := read_as(arguments.device):

@@ -11,8 +11,9 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import json_text, say
 from bfcviz.units import read_as
 from bfcviz.whatif.own_rules import own_or_bfc_rules
-from bfcviz.whatif.policy_table import POLICIES, is_compared, on_device, policy_of, replay_limit
-from bfcviz.whatif.search import GRANULE, SmallestLimit, limit_lines, smallest_limit
+from bfcviz.whatif.policy_replay import replay_limit
+from bfcviz.whatif.policy_table import POLICIES, is_compared, on_device, policy_of
+from bfcviz.whatif.smallest_limit import GRANULE, SmallestLimit, limit_lines, smallest_limit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -149,7 +149,7 @@ class Tools:
         `policies` such as "bfc:allow_growth=true", "torch:expandable_segments=true", "cupy"; none: the job's own and
         the usual ones. `limit` such as "12GiB".
         """
-        from bfcviz.whatif.comparison import comparison_text  # noqa: PLC0415
+        from bfcviz.policy_comparison import comparison_text  # noqa: PLC0415
 
         if len(policies) > _MOST_POLICIES:
             raise ValueError(f"{len(policies)} policies were given: give at most {_MOST_POLICIES}")
@@ -161,7 +161,7 @@ class Tools:
 
         `device` such as "80GiB": under the memory of such a device. A long search ends after a minute, and says so.
         """
-        from bfcviz.whatif.policy_table import replay_limit  # noqa: PLC0415
+        from bfcviz.whatif.policy_replay import replay_limit  # noqa: PLC0415
         from bfcviz.whatif.requests import stream_of  # noqa: PLC0415
         from bfcviz.whatif.search import searchable  # noqa: PLC0415
         from bfcviz.whatif.tuning import tune, tuned_lines  # noqa: PLC0415

@@ -21,7 +21,7 @@ from bfcviz.cli.common import (
 from bfcviz.errors import BfcvizError
 from bfcviz.events.storage.files import replacing
 from bfcviz.exporters.report import HeapReport, as_json, as_markdown, report_of
-from bfcviz.public_functions import replayed_saving, stated_answer_of
+from bfcviz.public_functions import stated_answer_of
 from bfcviz.terminal import escaped, json_text, say
 
 FORMATS: Final = ("html", "md", "json")
@@ -85,6 +85,8 @@ def run(arguments: argparse.Namespace) -> int | None:
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
         report = report_of(trace, *steps_of(arguments, trace), pool)
         if report.worst_growth is not None and report.grown is not None:
+            from bfcviz.whatif.tuning import replayed_saving  # noqa: PLC0415  only a growth needs the rules
+
             saving = replayed_saving(trace, report.grown)
             if saving.startswith("To do: "):
                 report = replace(report, saving=saving.removeprefix("To do: "))

@@ -15,13 +15,13 @@ from bfcviz.cli.common import (
     writable,
 )
 from bfcviz.errors import InvalidRequest
-from bfcviz.policy_comparison import PolicyComparison, compare_policies
+from bfcviz.policy_comparison import PolicyComparison, compare_policies, comparison_text
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes, read_as
-from bfcviz.whatif.comparison import comparison_text
 from bfcviz.whatif.own_rules import USUAL
 from bfcviz.whatif.policy import NO_LIMIT, checked_limit
-from bfcviz.whatif.policy_table import POLICIES, meaning_of, option_text, policy_of, replay_limit
+from bfcviz.whatif.policy_replay import replay_limit
+from bfcviz.whatif.policy_table import POLICIES, meaning_of, option_text, policy_of
 from bfcviz.whatif.tuning import ENOUGH, setting_line
 
 FORMATS: Final = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")

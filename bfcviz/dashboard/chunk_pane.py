@@ -23,7 +23,6 @@ from bfcviz.analysis.chunk_life import (
     source_words,
     span_words,
 )
-from bfcviz.code_places import place_in_code, python_and_compiled, telling_lines
 from bfcviz.dashboard.table import (
     NOTHING,
     SIDE_STYLE,
@@ -55,6 +54,7 @@ from bfcviz.model import CHUNK, Model
 from bfcviz.model.filters import ChunkFilter, ChunkOrder, LabelSearch, order_chunks
 from bfcviz.model.find_steps import last_event
 from bfcviz.model.grouping import HolderChoice, grouping_of, members
+from bfcviz.stack_frames import place_in_code, python_and_compiled, telling_lines
 from bfcviz.units import exact_bytes, format_bytes
 
 CHUNK_COLUMNS: Final = (
@@ -115,7 +115,7 @@ class ChunkList:
     # -- step, order and scrolling -----------------------------------------------------------------------------
 
     def show(self, model: Model, look: Look = PLAIN) -> None:
-        """List the chunks at the model's step and mark the selected one; scroll to a new selection."""
+        """List the heap's chunks at the model's step and mark the selected one; scroll to a new selection."""
         with self._lock:
             self._chunks, self._step = model.chunks(), model.step
             self._pool_text = _chunk_list_pool_text(model.trace, model.pool)
@@ -133,7 +133,7 @@ class ChunkList:
             self._arrange(follow=new)
 
     def sort(self, by: str) -> None:
-        """Sort by a column and show the first rows; if it is sorted by this column already, reverse the order.
+        """Sort the list of chunks by a column and show the first rows; if it is sorted by this already, reverse it.
 
         Raises:
             BfcvizError: there is no such column.
@@ -148,7 +148,7 @@ class ChunkList:
             self._arrange(follow=False)
 
     def scroll(self, top: int) -> None:
-        """Take in that the page was scrolled to row `top`."""
+        """Take in that the list of chunks was scrolled to row `top`."""
         with self._lock:
             if self._view.scrolled_to(top):
                 self._draw()
@@ -166,7 +166,7 @@ class ChunkList:
             self._arrange(follow=True)
 
     def clear(self) -> None:
-        """Clear all filters of this table."""
+        """Clear all filters of the list of chunks."""
         self._clearing = True
         self.state.value = "all"
         self.filters.clear()
@@ -258,7 +258,7 @@ class ChunkList:
 
 
 def _chunk_list_pool_text(trace: Trace, pool: int) -> str:
-    """The name of the heap, if the trace has several; else empty."""
+    """In the list of chunks: the name of the heap, if the trace has several; else empty."""
     pools = trace.origin.pools
     return f" of pool '{pools[pool].name}'" if len(pools) > 1 else ""
 
@@ -271,7 +271,7 @@ _NEIGHBOURS: Final = ("before", "after")
 
 @dataclass(frozen=True)
 class ChunkFacts:
-    """The selected chunk, seen from a step."""
+    """The selected chunk, as the pane shows it, seen from a step."""
 
     life: Life  # when it began and ended
     allocated: np.void | None  # its ALLOCATE; None for a free chunk
@@ -323,7 +323,7 @@ class ChunkPane:
         self.widget.add_class("bfcviz-chunk")
 
     def show(self, model: Model, look: Look) -> None:
-        """Show the chunk that `look` selects, seen from the model's step; without one the holder that filters."""
+        """Show in the pane the chunk that `look` selects, seen from the model's step; else the holder that filters."""
         if look.selected is None:
             nothing = f"<div class='none'>{_NONE}</div>"
             self.text.value = nothing if look.holder is None else _chunk_pane_of_holder(model, look.holder)
@@ -375,7 +375,7 @@ def _selected_chunk_name(facts: ChunkFacts, trace: Trace) -> str:
 
 
 def _selected_chunk_facts(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
-    """The facts, the most important first."""
+    """The facts on the selected chunk, the most important first."""
     life = facts.life
     if facts.history:
         yield from _chunk_time_facts(facts)
@@ -409,7 +409,7 @@ def _chunk_pane_html(name: str, facts: Sequence[Fact], stack: str) -> str:
 
 
 def _chunk_stack_html(stack: str) -> str:
-    """All frames of a stack: those of Python first, compiled ones behind a fold; a button copies them."""
+    """All frames of the selected chunk's stack: Python's first, compiled ones behind a fold; a button copies them."""
     if not stack:
         return ""
     python, compiled = python_and_compiled(stack)
@@ -429,7 +429,7 @@ def _chunk_stack_frames(lines: Sequence[str]) -> str:
 
 
 def _chunk_share_fact(facts: ChunkFacts, model: Model) -> Iterator[Fact]:
-    """Its part of all bytes in use, and what else has its label, with a link that finds it."""
+    """The selected chunk's part of all bytes in use, and what else has its label, with a link that finds it."""
     if facts.allocated is None or not facts.life.in_use:
         return
     used = model.in_use()
@@ -496,7 +496,7 @@ def _chunk_size_html(facts: ChunkFacts) -> str:
 
 
 def _chunk_time_facts(facts: ChunkFacts) -> Iterator[Fact]:
-    """When it began and ended; each with a link to the step."""
+    """When the selected chunk began and ended; each with a link to the step."""
     life, began = facts.life, facts.life.began
     if facts.allocated is None:
         if began is not None:
@@ -514,7 +514,7 @@ def _chunk_time_facts(facts: ChunkFacts) -> Iterator[Fact]:
 
 
 def _chunk_pane_history(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
-    """Where the chunk of an allocation came from, what became of it, and who uses its address afterwards."""
+    """Where the selected chunk of an allocation came from, what became of it, and who uses its address afterwards."""
     if facts.allocated is None:
         return
     yield "from", harmless(source_words(facts.life), _LONGEST)

@@ -104,7 +104,7 @@ class EventList:
     # -- step, order and scrolling -----------------------------------------------------------------------------
 
     def show(self, step: int, look: Look = PLAIN) -> None:
-        """Mark the event before `step`, and scroll to it; mark those of the selected chunk."""
+        """In the list of events, mark the one before `step`, and scroll to it; mark those of the selected chunk."""
         with self._lock:
             self._step, self._look = step, look
             if self._view_filter.update(self._trace, self._pool, look):
@@ -115,13 +115,13 @@ class EventList:
             self._draw()
 
     def scroll(self, top: int) -> None:
-        """Take in that the page was scrolled to row `top`."""
+        """Take in that the list of events was scrolled to row `top`."""
         with self._lock:
             if self._drop_old() + self._view.scrolled_to(top):
                 self._draw()
 
     def trace_grew(self) -> None:
-        """Add new events, and drop those that the trace has dropped."""
+        """Add new events to the list, and drop those that the trace has dropped."""
         with self._lock:
             stop = len(self._trace)
             start = max(self._searched, self._trace.first)
@@ -171,7 +171,7 @@ class EventList:
             self._draw()
 
     def clear(self) -> None:
-        """Clear all filters of this table."""
+        """Clear all filters of the list of events."""
         self._clearing = True
         for button in self.kinds.values():
             button.value = False
@@ -190,11 +190,11 @@ class EventList:
     # -- rows on the page --------------------------------------------------------------------------------------
 
     def _place(self) -> int:
-        """The row of the event before this step, or of the next listed one."""
+        """In the list of events: the row of the one before this step, or of the next listed one."""
         return self._row_of(max(self._step - 1, 0))
 
     def _row_of(self, seq: int) -> int:
-        """The row of this event, or of the next listed one."""
+        """In the list of events: the row of this one, or of the next listed one."""
         if isinstance(self.found, range):
             return min(max(seq - self.found.start, 0), len(self.found))
         # With a number of another type, NumPy copies the whole array to that type.

@@ -25,7 +25,7 @@ _MEDIA_TYPES: Final = {
 
 
 class ExportRow:
-    """A menu, buttons and a link, and below them the code when requested.
+    """The export row: a menu, buttons and a link, and below them the code when requested.
 
     Args:
         names: the figures to choose from: text in the menu -> name.
@@ -84,7 +84,7 @@ class ExportRow:
         offer(name + suffix, lambda: rendered(figure, suffix))
 
     def save_page(self) -> None:
-        """Make the page in a thread, since it takes seconds, and show a link to it; on failure, show the error."""
+        """Export the page without a kernel, in a thread: it takes seconds. Show a link to it; on failure, the error."""
         if self._begin("writing a page of all steps …"):
             self._offer_from_thread("bfcviz-page.html", lambda: self._page().encode())
 

@@ -91,7 +91,7 @@ class FigureUpdates(widgets.Widget):  # type: ignore[misc]
     """
 
     def send_update(self, number: int, update: Mapping[str, Any]) -> None:
-        """Send the update of this number."""
+        """Send the update of the figure of this number to the page."""
         content = custom_serializers["to_json"](update, None)
         state, paths, buffers = _remove_buffers({f"update {number}": content})
         self._send({"method": "update", "state": state, "buffer_paths": paths}, buffers)
@@ -157,7 +157,7 @@ class OneWayFigureWidget(go.FigureWidget):  # type: ignore[misc]
             super().open()
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002
-        """What the page gets, or the part `key` of it: the newest state. plotly would give that of the beginning."""
+        """What the page gets of the figure, or its part `key`: the newest state. plotly would give the first."""
         with self._changing:
             if self._is_complete:
                 newest = {"number": self._number, "step": self._step}
@@ -167,12 +167,12 @@ class OneWayFigureWidget(go.FigureWidget):  # type: ignore[misc]
         return state
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        """What IPython displays; plotly would send the whole figure once more."""
+        """What IPython displays of the figure; plotly would send the whole figure once more."""
         return {"application/vnd.jupyter.widget-view+json": self.get_view_spec()}
 
     @contextmanager
     def changes(self, step: int | None = None) -> Iterator[None]:
-        """Send all changes made inside as one update, after which the figure shows `step`."""
+        """Send all changes of the figure made inside as one update, after which the figure shows `step`."""
         with self._changing:
             self._parts = []
             try:
@@ -184,7 +184,7 @@ class OneWayFigureWidget(go.FigureWidget):  # type: ignore[misc]
                     self._send_update(parts)
 
     def show_image(self, number: int, subplot: str, source: str) -> None:
-        """Replace the image of trace `number` on the axes of `subplot`, such as `x2y2`.
+        """Replace the image of the figure's trace `number` on the axes of `subplot`, such as `x2y2`.
 
         It costs the page little: redrawing the figure for it, ten times a second, would take one core of the browser.
         """
@@ -214,7 +214,7 @@ class OneWayFigureWidget(go.FigureWidget):  # type: ignore[misc]
     def _perform_plotly_restyle(
         self, restyle_data: dict[str, Any], trace_indexes: Sequence[int]
     ) -> dict[str, Any]:
-        """Set values of traces: for each key one value for all traces, or a list of them; returns what changed."""
+        """Set values of the figure's traces: for each key one value for all, or a list; returns what changed."""
         changed = {}
         for key, values in restyle_data.items():
             each = values if isinstance(values, list) else [values]
@@ -332,7 +332,7 @@ class FigureView:
         *,
         step: int | None = None,
     ) -> None:
-        """Show `panels`, those that the layout names, at a step; send what differs; an image costs the page little.
+        """Show `panels` in the figure, as the layout names them, at a step; send what differs: images cost little.
 
         `width`: pixels of the page.
         """
@@ -363,7 +363,7 @@ class FigureView:
                 self.widget.add_traces([dict(trace) for trace in added])
 
     def show_image(self, name: str, source: str, *, step: int | None = None) -> None:
-        """Show another image in the first trace of the panel `name`, and nothing else, at a step."""
+        """Show another image in the figure, in the first trace of the panel `name`, and nothing else, at a step."""
         place = list(self.panels).index(name)
         number = sum(len(panel.traces) for panel in list(self.panels.values())[:place])
         traces, data = list(self.panels[name].traces), list(self._page.data)
@@ -386,7 +386,7 @@ class FigureView:
         return Page(page.data, {**page.layout, "autosize": True, "clickanywhere": True}), stage
 
     def panel_at(self, number: int) -> Panel | None:
-        """The panel whose axes have this number, from 1; None if there is none."""
+        """The panel of the figure whose axes have this number, from 1; None if there is none."""
         names = list(self.panels)
         return self.panels[names[number - 1]] if 0 < number <= len(names) else None
 
@@ -429,7 +429,7 @@ def _flat_plotly_trace(trace: Spec) -> Spec:
 
 
 def difference(before: Spec, after: Spec) -> dict[str, Any]:
-    """The items of `after` that differ in `before`."""
+    """The items of a plotly figure `after` that differ in `before`."""
     return {key: value for key, value in after.items() if not _same_figure_value(before.get(key), value)}
 
 

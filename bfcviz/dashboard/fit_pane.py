@@ -34,14 +34,14 @@ _LONGEST_NAME: Final = 60
 
 
 class FitPane:
-    """The answer for the size that the user asks about; hidden while none is asked."""
+    """The pane of "would it fit?": the answer for the size that the user asks about; hidden while none is asked."""
 
     def __init__(self) -> None:
         self.widget = widgets.HTML(layout={"display": "none"})  # the whole widget, as HTML
         self.widget.add_class("bfcviz-fit")
 
     def show(self, model: Model, look: Look) -> None:
-        """Answer for `look.wanted` at the model's step."""
+        """Answer whether `look.wanted` would fit at the model's step."""
         self.widget.layout.display = "none" if look.wanted is None else None
         self.widget.value = (
             _fit_answer_html(fit_of(model, look.wanted), model.trace.labels) if look.wanted else ""
@@ -73,7 +73,7 @@ def _in_the_way_html(names: list[FitBlockers]) -> str:
 
 
 def _fit_pane_chunk_button(chunk: np.void, text: str) -> str:
-    """A button that selects a chunk in every view."""
+    """A button of the pane of "would it fit?" that selects a chunk in every view."""
     born = int(chunk["born"]) if chunk["in_use"] else None
     message = json.dumps({"do": "select", "address": str(chunk["address"]), "born": born})
     return f"<button type='button' data-bfcviz='{escape(message)}'>{harmless(text, _LONGEST_NAME)}</button>"

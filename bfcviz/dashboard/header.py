@@ -99,7 +99,7 @@ def header_numbers(model: Model, failed: Diagnosis | None = None) -> Numbers:
 
 
 def tiles(numbers: Numbers) -> str:
-    """In use, free, largest free chunk and waste, each with a second number below it and its definition."""
+    """The header's tiles: in use, free, largest free chunk and waste, each with a second number and its definition."""
     used, free, largest = numbers["bytes_in_use"], numbers["free_bytes"], numbers["largest_free_chunk"]
     apart = None if free is None or largest is None else free - largest
     wasted = _header_wasted_bytes(numbers)
@@ -128,7 +128,7 @@ def tiles(numbers: Numbers) -> str:
 
 
 def bars(numbers: Numbers, asked: int, *, failed: bool) -> str:
-    """A request, the largest free chunk, free and wasted bytes on one scale."""
+    """The header's bars: a request, the largest free chunk, free and wasted bytes on one scale."""
     return size_bars(
         [
             SizeBar("asked", asked, "asked failed" if failed else "asked"),
@@ -140,7 +140,7 @@ def bars(numbers: Numbers, asked: int, *, failed: bool) -> str:
 
 
 def totals_line(numbers: Numbers) -> str:
-    """The totals in one line, with their definitions; those that the file cannot know are unknown."""
+    """The header's totals in one line, with their definitions; those that the file cannot know are unknown."""
     used, free, largest = numbers["bytes_in_use"], numbers["free_bytes"], numbers["largest_free_chunk"]
     wasted = _header_wasted_bytes(numbers)
     apart = None if free is None or largest is None else free - largest
@@ -157,7 +157,7 @@ def totals_line(numbers: Numbers) -> str:
 
 
 def _header_ratio_text(part: int | None, whole: int | None) -> str:
-    """As in `timelines.fragmentation`: 0 of nothing."""
+    """A ratio in the header, as in `timelines.fragmentation`: 0 of nothing."""
     if part is None or whole is None:
         return _UNKNOWN
     return f"{part / whole if whole else 0.0:.1%}"
@@ -193,7 +193,7 @@ _SETTLED: Final = 256
 
 @dataclass(frozen=True)
 class Headline:
-    """What the header says first."""
+    """The headline: what the header says first."""
 
     text: str  # one sentence
     step: int | None = None  # the step that it is about; None: the step shown
@@ -221,7 +221,7 @@ class HeadlineFinder:
         self._bare = {each.event for each in recorded_failures(trace.origin.details) if not each.has_heap}
 
     def find(self, model: Model) -> Headline:
-        """The failure at or before the model's step; else the first one after it; else the peak."""
+        """The headline: the failure at or before the model's step; else the first one after it; else the peak."""
         self._read_new()
         if self._failed:
             return self._failure(model)
@@ -234,7 +234,10 @@ class HeadlineFinder:
         return self._peak[1]
 
     def why(self) -> str:
-        """Why the pool grew, of a whole trace without a failure and not too long; else empty. Reads all events once."""
+        """The headline's reason why the pool grew; empty with a failure, or for a trace that is not whole or too long.
+
+        Reads all events once.
+        """
         if not self.explains_growth:
             return ""
         if self._why is None or self._why[0] != len(self.trace):
@@ -243,7 +246,7 @@ class HeadlineFinder:
 
     @property
     def explains_growth(self) -> bool:
-        """Whether `why` has an answer."""
+        """Whether the header can say why the pool grew."""
         self._read_new()
         return not self._failed and not self.trace.following and len(self.trace) <= _MOST_EXPLAINED
 
@@ -256,14 +259,14 @@ class HeadlineFinder:
         return Headline(failure_headline(found), step, found, number, len(self._failed))
 
     def _nearest(self, step: int) -> int:
-        """The last failure at or before a step, else the first with a heap, else the first."""
+        """For the headline: the last failure at or before a step, else the first with a heap, else the first."""
         before = bisect_right(self._failed, step)
         if before:
             return self._failed[before - 1]
         return next((each for each in self._failed if each - 1 not in self._bare), self._failed[0])
 
     def _read_new(self) -> None:
-        """Read the failures among the events that came since the last call."""
+        """For the headline: read the failures among the events that came since the last call."""
         first, stop = self.trace.first, len(self.trace)
         if stop == self._read:
             return
@@ -312,7 +315,7 @@ _WHY_LINK: Final = (
 
 
 class Header:
-    """Answers first: why a request failed, or the peak; then the totals; then the step.
+    """The header of a dashboard, answers first: why a request failed, or the peak; then the totals; then the step.
 
     Attributes:
         widget: the whole widget.
@@ -340,7 +343,7 @@ class Header:
         self._error = ""
 
     def show(self, model: Model, look: Look, search: EventSearch | None) -> None:
-        """Show the model's step."""
+        """Show the model's step in the header."""
         self._show_notice(*notice(model.trace.origin))
         headline = self._headline_of(model)
         explains = self._finder is not None and self._finder.explains_growth
@@ -354,7 +357,7 @@ class Header:
         self._show_step_line()
 
     def show_growth(self, found: WhatGrew | None, *, is_shown: bool) -> None:
-        """Show what grew most between two moments; None: none are compared.
+        """Show in the header what grew most between two moments; None: none are compared.
 
         Args:
             found: what grew.
@@ -366,23 +369,23 @@ class Header:
         self.growth.value = f'<div class="text" role="status">{text}</div>' if text else ""
 
     def show_device(self, account: DeviceAccount | None) -> None:
-        """Show who holds the memory of the heap's device now; None: nothing is known."""
+        """Show in the header who holds the memory of the heap's device now; None: nothing is known."""
         self.device.layout.display = "none" if account is None else None
         self.device.value = "" if account is None else _header_account_html(account)
 
     def show_error(self, sentence: str) -> None:
-        """Show an action that failed, and why, until `hide_error`."""
+        """Show in the header an action that failed, and why, until `hide_error`."""
         self._error = harmless(sentence, _LONGEST)
         self._show_step_line()
 
     def hide_error(self) -> None:
-        """Remove the error, if one is shown."""
+        """Remove the error from the header, if one is shown."""
         if self._error:
             self._error = ""
             self._show_step_line()
 
     def toggle_details(self) -> None:
-        """Open or close the long text on the step."""
+        """Open or close the header's long text on the step."""
         self._is_open = not self._is_open
         self._show_step_line()
 

@@ -95,7 +95,7 @@ def _pane_holder_spans_below(found: HolderCount, around: PaneHolderSpan) -> Iter
 
 
 def _pane_holder_node_counts(found: HolderCount, node: int) -> tuple[int, int]:
-    """The chunks of a node and its different paths."""
+    """The chunks of a holder and its different paths."""
     return int(found.amounts.chunks[node]), int(found.amounts.holders[node])
 
 
@@ -134,7 +134,7 @@ _LONGEST_MOMENT: Final = 60
 
 @dataclass(frozen=True)
 class HolderFacts:
-    """What a row, or a rectangle, shows."""
+    """What a row of the list of holders, or a rectangle of the icicle, shows."""
 
     number: int  # of the row in messages; -1: it does nothing
     name: str  # its name here
@@ -152,14 +152,14 @@ class HolderFacts:
 
     @property
     def css(self) -> str:
-        """The classes of its element."""
+        """The CSS classes of a holder's row or rectangle."""
         return " ".join(
             ["inside"] * (self.depth > 0) + ["chosen"] * self.chosen + ["found"] * (self.found > 0)
         )
 
     @property
     def hint(self) -> str:
-        """Its whole name and all its numbers, as text of several lines."""
+        """The holder's whole name and all its numbers, as text of several lines."""
         lines = [
             f"{exact_bytes(self.bytes)}, {self.share:.1%} of all bytes in use",
             counted(self.chunks, "chunk"),
@@ -173,7 +173,7 @@ class HolderFacts:
         return "&#10;".join([harmless(self.path, _LONGEST_HINT), *lines])
 
     def cell(self, column: str) -> str:
-        """The HTML of a cell."""
+        """The HTML of a cell of the list of holders."""
         if column == "name":
             return _holder_name_cell(self.name)
         if column == "bytes":
@@ -189,7 +189,7 @@ class HolderFacts:
 
 @dataclass(frozen=True)
 class GrowthFacts:
-    """What a row of what grew shows."""
+    """What a row of the holders that grew shows."""
 
     number: int  # of the row in messages; -1: it does nothing
     name: str  # its path
@@ -201,12 +201,12 @@ class GrowthFacts:
 
     @property
     def css(self) -> str:
-        """The classes of its element."""
+        """The CSS classes of a row of the holders that grew."""
         return "chosen" * self.chosen
 
     @property
     def hint(self) -> str:
-        """Its whole name and all its numbers, as text of several lines."""
+        """The whole name of a holder that grew and all its numbers, as text of several lines."""
         change = self.change
         lines = [
             f"grew by {signed_bytes(change['grew'] or 0)}",
@@ -216,7 +216,7 @@ class GrowthFacts:
         return "&#10;".join([harmless(self.name, _LONGEST_HINT), *lines])
 
     def cell(self, column: str) -> str:
-        """The HTML of a cell."""
+        """The HTML of a cell of the holders that grew."""
         if column == "name":
             return _holder_name_cell(self.name)
         value = self.change[column]
@@ -226,7 +226,7 @@ class GrowthFacts:
 
 
 def _holder_row_messages(number: int) -> str:
-    """The attributes with the messages of a row; -1: it does nothing."""
+    """The attributes with the messages of a holder's row; -1: it does nothing."""
     if number < 0:
         return ""
     return (
@@ -250,7 +250,7 @@ def list_html(
     *,
     ascending: bool,
 ) -> str:
-    """The list as a table.
+    """The list of holders as a table.
 
     Args:
         rows: from the top.
@@ -328,7 +328,7 @@ _CLICK: Final = "Click a holder to see it alone."
 
 
 def head_html(by: str, choices: Sequence[str], kind: str, filtered: tuple[int, str] | None, note: str) -> str:
-    """The lines above: what holders are found by, how they are shown; and the holder that filters.
+    """The lines above the pane of holders: what holders are found by, how they are shown; and the holder that filters.
 
     Args:
         by: what they are found by.
@@ -441,7 +441,7 @@ class HoldersPane:
             self._draw()
 
     def growth(self, moments: tuple[int, int] | None) -> WhatGrew | None:
-        """What grew, as the pane shows it; where it shows the holders of one step, what grew between two moments.
+        """What grew, as the pane of holders shows it; where it shows those of one step, what grew between two moments.
 
         None: there are no two moments to compare.
         """
@@ -473,7 +473,7 @@ class HoldersPane:
         return known[row] if 0 <= row < len(known) else None
 
     def sort(self, by: str) -> None:
-        """Sort by a column, the largest first; if it is sorted by this column already, reverse the order.
+        """Sort the pane of holders by a column, the largest first; if it is sorted by this already, reverse it.
 
         Raises:
             BfcvizError: there is no such column.
@@ -502,7 +502,7 @@ class HoldersPane:
             self._draw()
 
     def show_as(self, kind: str) -> None:
-        """Show the `list` or the `icicle`; `what grew` is shown where the look names a step since when.
+        """Show holders as the `list` or the `icicle`; `what grew` is shown where the look names a step since when.
 
         Raises:
             BfcvizError: it is none of them.
@@ -514,7 +514,7 @@ class HoldersPane:
             self._draw()
 
     def _choose_moments(self, change: dict[str, Any]) -> None:
-        """Compare the two steps of the menu; its first line is none of them."""
+        """Compare the holders of two steps of the menu; its first line is none of them."""
         if change["new"]:
             self._compare(*change["new"])
 
@@ -597,7 +597,7 @@ class HoldersPane:
         return GrowthFacts(-1, name, _pane_growth_change(found, sums), 0.0, fill)
 
     def _growth_fill(self, grew: int, never_freed: int) -> str:
-        """The colour that most of what is new has in the map."""
+        """The colour that most of what grew has in the map."""
         theme = self._look.paints
         if grew <= 0:
             return theme.other.fill
@@ -671,7 +671,7 @@ def _pane_moments_text(moments: Moments) -> str:
 
 
 def _growth_note(found: WhatGrew) -> str:
-    """The answer in a line as wide as the pane."""
+    """What grew, in a line as wide as the pane."""
     grew, new, gone = (found.total(name) for name in ("grew", "new", "gone"))
     changed = f"{format_bytes(new)} new, {format_bytes(gone)} gone"
     return f"{signed_bytes(grew)} since step {found.first:,}: {changed}. Drag over the time strip for others."
@@ -682,7 +682,7 @@ def _growth_row_name(row: GrowthFacts) -> str:
 
 
 def _pane_growth_change(found: WhatGrew, values: dict[str, int]) -> dict[str, int | None]:
-    """What a row of the pane's list of growth shows; None: the trace cannot tell."""
+    """What a row of the list of what grew shows; None: the trace cannot tell."""
     return {**values} if found.end_known else {**values, "never_freed": None}
 
 
@@ -733,7 +733,7 @@ def _has_holder_column(found: HolderCount, column: str) -> bool:
 
 
 def _holder_column_hints(found: HolderCount) -> dict[str, str]:
-    """What each column shows."""
+    """What each column of the list of holders shows."""
     return {
         "name": "who allocated the chunks",
         "bytes": "bytes of the holder's chunks in use",

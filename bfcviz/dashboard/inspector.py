@@ -57,7 +57,7 @@ _WIDTH_STEP: Final = 40  # pixels: a smaller change of the page's width does not
 
 
 def rounded_width(pixels: float) -> int:
-    """The width of a page as a dashboard uses it."""
+    """The width of a page as an Inspector uses it."""
     return max(int(pixels) // _WIDTH_STEP * _WIDTH_STEP, _WIDTH_STEP)
 
 
@@ -122,11 +122,11 @@ class InspectorTraits(widgets.VBox):  # type: ignore[misc]
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """Whether the Inspector was closed."""
         return self._closed
 
     def __repr__(self) -> str:
-        """What it shows; that of ipywidgets has all values of all its parts."""
+        """What the Inspector shows; that of ipywidgets has all values of all its parts."""
         return f"{type(self).__name__}({str(self._trace.path or '')!r}, step={self.step}, pool={self.pool})"
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class InspectorTraits(widgets.VBox):  # type: ignore[misc]
 
     @contextmanager
     def _drawing(self) -> Iterator[None]:
-        """Draw all changes made inside once, at the end; other threads wait."""
+        """Draw all changes of an Inspector made inside once, at the end; other threads wait."""
         with self.lock:
             self._depth += 1
             try:
@@ -156,12 +156,12 @@ class InspectorTraits(widgets.VBox):  # type: ignore[misc]
                     self._show()
 
     def redraw(self, _: object = None) -> None:
-        """Draw again: a part of the page has changed what it shows."""
+        """Draw the Inspector again: a part of its page has changed what it shows."""
         with self._drawing():
             self._changed = True
 
     def _show(self) -> None:
-        """Show the traits everywhere."""
+        """Show the traits everywhere in the Inspector."""
         raise NotImplementedError
 
     @traitlets.validate("step")
@@ -333,7 +333,7 @@ def _handle_scrub(inspector: "Inspector", message: PageMessage) -> None:
 
 
 def _handle_message(inspector: "Inspector", content: Message) -> None:
-    """Run the handler of a message.
+    """Run the Inspector's handler of a message of the page.
 
     Raises:
         BfcvizError: the message is invalid, or the action failed.
@@ -396,7 +396,7 @@ _ELSEWHERE: Final = (
 
 
 def use_page_width(pixels: int) -> None:
-    """Draw dashboards, those that exist and later ones, for a page of this width, until it sends their own."""
+    """Draw Inspectors, those that exist and later ones, for a page of this width, until it sends their own."""
     InspectorTraits.page_pixels = pixels
     for each in [each for each in widget_lifetime.roots if isinstance(each, InspectorTraits)]:
         each.width = rounded_width(pixels)
@@ -478,7 +478,7 @@ class Inspector(InspectorTraits):
             raise
 
     def _begin(self, step: int | None, pool: int | None, *, follow: bool) -> None:
-        """Choose pool and step: where nothing is asked for, what the reader most likely looks for."""
+        """Choose the Inspector's pool and step: where nothing is asked for, what the reader most likely looks for."""
         self.pool = pool or 0  # checked before anything searches it
         index_of(self._trace, self.pool)  # what follows searches the index
         if step is None and not follow:
@@ -519,7 +519,7 @@ class Inspector(InspectorTraits):
     # -- closing ---------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close it: remove it from the page and free its memory. It cannot be used again."""
+        """Close the Inspector: remove it from the page and free its memory. It cannot be used again."""
         if self.__dict__.get("_closed", True):  # also if __init__ raised
             return
         self._closed = True
@@ -530,7 +530,7 @@ class Inspector(InspectorTraits):
             self.__dict__.pop(name, None)
 
     def _parts(self) -> list[widgets.Widget]:
-        """All widgets of the page, also if only some were made."""
+        """All widgets of the Inspector's page, also if only some were made."""
         names = ("chunk_list", "event_list", "view", "header", "holders", "chunk", "fit", "cursor")
         parts = [self.__dict__[name].widget for name in names if name in self.__dict__]
         return [*self.toolbar.inputs(), *self.toolbar.rows, self.export_row.row, *parts]
@@ -538,7 +538,7 @@ class Inspector(InspectorTraits):
     # -- drawing ---------------------------------------------------------------------------------------------
 
     def _show(self) -> None:
-        """Show `step` and `look` everywhere."""
+        """Show `step` and `look` everywhere in the Inspector."""
         model = self.panel_data.model
         model.seek(self.step)
         # The figure first, since the page takes longest for it.
@@ -550,7 +550,7 @@ class Inspector(InspectorTraits):
         self._show_beside()
 
     def _show_beside(self) -> None:
-        """Show `step` and `look` in everything but the figure."""
+        """Show `step` and `look` in everything of the Inspector but the figure."""
         model = self.panel_data.model
         self._show_toolbar()
         self.fit.show(model, self.look)
@@ -566,12 +566,12 @@ class Inspector(InspectorTraits):
         self._show_table()
 
     def show_growth(self) -> None:
-        """Say in the header what grew: as the pane of holders shows it, else between the moments that were brushed."""
+        """Say in the Inspector's header what grew: as the pane of holders shows it, else between brushed moments."""
         brushed_now = self.moments if self.moments == self.look.steps else None
         self.header.show_growth(self.holders.growth(brushed_now), is_shown=self.look.since is not None)
 
     def _panels(self) -> dict[str, Panel]:
-        """The panels of the layout, with names in the map where they have room; while a key is held only the map."""
+        """The panels of the Inspector's layout, names in the map where these fit; while a key is held only the map."""
         look = replace(self.look, map_pixels=map_pixels(self.width))
         if self._held:
             return self.panel_data.held_map(look)
@@ -620,7 +620,7 @@ class Inspector(InspectorTraits):
         self.look = replace(self.look, **options, wanted=self.wanted or None)
 
     def draw_for_export(self, name: str) -> tuple[Picture, str]:
-        """The figure of this name at the current step, and its file name without suffix."""
+        """The figure to export of this name at the Inspector's step, and its file name without suffix."""
         with self.lock:
             model = self.panel_data.model
             if name == EVERYTHING:
@@ -630,7 +630,7 @@ class Inspector(InspectorTraits):
         return figure, f"bfcviz-{name}-step{self.step}"
 
     def _code(self, name: str) -> str:
-        """The Python that draws the figure of this name at the current step."""
+        """The Python that draws the figure of this name at the Inspector's step."""
         path = self._trace.path
         if name == EVERYTHING:
             return code_for_inspector(path, self.step, self.pool, self.look)
@@ -653,13 +653,13 @@ class Inspector(InspectorTraits):
     # -- moving ----------------------------------------------------------------------------------------------
 
     def go(self, step: int | None = None, look: Look | None = None) -> None:
-        """Go to another step, another look, or both, and draw once."""
+        """Let the Inspector go to another step, another look, or both, and draw once."""
         with self._drawing():
             self.look = self.look if look is None else look
             self.step = self.step if step is None else step
 
     def compare_moments(self, first: int | None = None, last: int | None = None) -> None:
-        """Go to the step `last`, and show what grew since the step `first`.
+        """Let the Inspector go to the step `last`, and show what grew since the step `first`.
 
         Args:
             first: None: both steps are those that the user brushed, else where the history begins and the step shown.
@@ -676,7 +676,7 @@ class Inspector(InspectorTraits):
         self.go(last, replace(self.look, since=first))
 
     def trace_grew(self, *, moving: bool = False) -> None:
-        """Take in new events; show the newest one if `follow` is set. From any thread.
+        """Let the Inspector take in new events; show the newest one if `follow` is set. From any thread.
 
         Args:
             moving: more events will come soon: skip what is drawn only for an idle heap; `draw_moving_map` may follow.
@@ -687,7 +687,7 @@ class Inspector(InspectorTraits):
             self._take_new_events()
 
     def draw_moving_map(self) -> bool:
-        """Draw the newest event in the map, the header and the open table; False: the whole frame must be drawn.
+        """Draw the newest event in the Inspector's map, header and open table; False: the whole frame must be drawn.
 
         Of the figure only the image of the map changes. The other panels, and the list of holders, say at which step
         they were drawn. From any thread, after `trace_grew(moving=True)`.
@@ -704,12 +704,12 @@ class Inspector(InspectorTraits):
             return True
 
     def show_end(self) -> None:
-        """Show that no more events come: there is nothing left to follow. From any thread."""
+        """Show in the Inspector that no more events come: there is nothing left to follow. From any thread."""
         self._ended = True
         self.redraw()
 
     def _take_new_events(self) -> None:
-        """Go to the newest event, if it is followed."""
+        """Let the Inspector go to the newest event, if it is followed."""
         self._last = len(self._trace)
         names = [each.name for each in self._trace.origin.pools]
         if names != [name for name, _ in self.toolbar.pool.options]:  # a program made another heap
@@ -757,7 +757,7 @@ class Inspector(InspectorTraits):
             self.redraw()
 
     def change_trace(self, trace: Trace) -> None:
-        """Show another trace, at its newest step if `follow` is set, else at its first."""
+        """Show another trace in the Inspector, at its newest step if `follow` is set, else at its first."""
         with self._drawing():
             self._trace, self._last, self._ended = trace, len(trace), False
             self.toolbar.show_pools([each.name for each in trace.origin.pools])
@@ -782,7 +782,7 @@ class Inspector(InspectorTraits):
                 self.step = at
 
     def act(self, name: str) -> None:
-        """Run the action of the button `name`; on failure, show the error in the header.
+        """Run the action of the Inspector's button `name`; on failure, show the error in the header.
 
         Args:
             name: one of `bfcviz.dashboard.toolbar.MOVES`, or `play`, `whole`, `follow`, `everything`,
@@ -805,20 +805,20 @@ class Inspector(InspectorTraits):
             self.look = whole(self.look) if name == "whole" else unmarked(self.look)
 
     def hold(self, name: str) -> None:
-        """Run an action once more whose key is held: until `release`, only the map and the header follow."""
+        """Run an Inspector's action once more, its key is held: until `release`, only the map and the header follow."""
         with self._showing_errors():
             self._held = name in MOVES
             self._act(name)
 
     def release(self) -> None:
-        """Draw everything that did not follow while a key was held."""
+        """Draw everything of the Inspector that did not follow while a key was held."""
         if self._held:
             self._held = False
             self.redraw()
 
     @contextmanager
     def _showing_errors(self) -> Iterator[None]:
-        """Show errors raised inside in the header, in place of the last one."""
+        """Show errors raised inside in the Inspector's header, in place of the last one."""
         self.header.hide_error()
         try:
             with self._drawing():
@@ -827,7 +827,7 @@ class Inspector(InspectorTraits):
             self.header.show_error(str(error))
 
     def receive(self, message: Message) -> None:
-        """Handle a message from the page; on failure, show the error in the header."""
+        """Let the Inspector handle a message from the page; on failure, show the error in the header."""
         with self._showing_errors():
             _handle_message(self, message)
 

@@ -42,13 +42,13 @@ _BELOW_THE_FIGURE: Final = {"chunk_table": "chunk table", "event_table": "event 
 
 
 def tabs(*shown: str) -> dict[str, str]:
-    """Name -> text of each tab that is offered, from the left; of the folded ones only those that are `shown`."""
+    """Name -> text of each tab that layouts offer, from the left; of the folded ones only those that are `shown`."""
     offered = {tab.name: tab.text for tab in _views_by_tab() if not tab.folded or tab.name in shown}
     return offered | _BELOW_THE_FIGURE
 
 
 def layouts() -> dict[str, Rows]:
-    """Name -> the rows of panels below the tabs: those of one tab, none where a table is shown there, or all.
+    """The layouts: name -> the rows of panels below the tabs: those of one tab, none where it has a table, or all.
 
     A tab has one row, with the first panel of each of its views. `everything` has all panels: those of a view
     with several are a row of their own.
@@ -64,7 +64,7 @@ def layouts() -> dict[str, Rows]:
 
 
 def layout_name(name: str) -> str:
-    """The present name of a layout that may be given by the name of an earlier version."""
+    """The present name of a dashboard's layout that may be given by the name of an earlier version."""
     return {tab.was: tab.name for tab in _views_by_tab() if tab.was}.get(name, name)
 
 
@@ -91,7 +91,7 @@ _GAP: Final = 0.1
 
 @dataclass(frozen=True)
 class Arrangement:
-    """A layout of a certain width."""
+    """The layout of a dashboard for a certain width."""
 
     places: Mapping[str, Place]  # the plots of its panels, by name
     side: Place | None  # the room of the side pane; None: there is none
@@ -100,14 +100,14 @@ class Arrangement:
 
 
 def names_in(layout: str) -> list[str]:
-    """Names of the panels that the layout shows; the map is the first, so that its axes have number 1."""
+    """Names of the panels that a dashboard's layout shows; the map is the first, so that its axes have number 1."""
     return [_MAP, STRIP, *(name for row in layouts()[layout] for name, _ in row)]
 
 
 def arrange(
     layout: str, panels: Mapping[str, Panel], *, narrow: bool = False, alone: bool = False
 ) -> Arrangement:
-    """Where everything lies: pixels from the top, shares of the plots' width.
+    """Where everything of a dashboard lies: pixels from the top, shares of the plots' width.
 
     Args:
         layout: one of `layouts()`.
@@ -138,7 +138,7 @@ def arrange(
 def _add_rows(
     places: dict[str, Place], panels: Mapping[str, Panel], rows: Rows, top: int, *, narrow: bool
 ) -> int:
-    """Place these rows from `top` on; return their lower end."""
+    """Place these rows of a layout from `top` on; return their lower end."""
     if narrow:
         rows = tuple(((name, 1.0),) for row in rows for name, _ in row)
     for row in rows:
@@ -177,7 +177,7 @@ def map_pixels(width: int) -> tuple[int, int]:
 
 
 def css_room(place: Place) -> dict[str, str]:
-    """The room as values of an ipywidgets Layout, in a box of the figure's size.
+    """The room of a layout as values of an ipywidgets Layout, in a box of the figure's size.
 
     A room beside a plot keeps a gap to it; one of its own row begins at the left edge, as all rows do.
     """
@@ -234,7 +234,7 @@ STYLE: Final = """
 
 
 class StageBox:
-    """The figure, with the panes beside it.
+    """The stage that a layout fills: the figure, with the panes beside it.
 
     Args:
         figure: the widget of the figure.
@@ -259,7 +259,7 @@ class StageBox:
         self.widget.add_class("bfcviz-stage")
 
     def show(self, stage: Arrangement, layout: str) -> None:
-        """Put the panes into their room, and show which tab is open."""
+        """Put the panes into the room of the layout, and show which tab is open."""
         _put_widget_in_room(self.side, stage.side)
         _put_widget_in_room(self.tabs, stage.tabs)
         also = [name for name, is_offered in self._offers.items() if is_offered()]

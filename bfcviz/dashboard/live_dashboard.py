@@ -43,7 +43,7 @@ _SHARE: Final = 0.25  # of a ring that may fill between two reads
 
 
 class RingReader:
-    """Reads the new events of those `traces` that can lose events, until it is stopped or the traces are freed.
+    """Reads the new events of live heaps that can lose events, until it is stopped or the traces are freed.
 
     Args:
         traces: of heaps; it holds weak references to them.
@@ -56,20 +56,20 @@ class RingReader:
 
     @property
     def running(self) -> bool:
-        """Whether it was started and not stopped."""
+        """Whether live heaps are being read: started and not stopped."""
         return self._periodic.running
 
     def start(self) -> None:
-        """Start. Does nothing if it runs already, or if no trace can lose events."""
+        """Start to read the live heaps. Does nothing if it runs already, or if no trace can lose events."""
         if self._traces:
             self._periodic.start(LEAST_S)
 
     def stop(self) -> None:
-        """Stop, without waiting for a read in progress; it can be started again."""
+        """Stop reading the live heaps, without waiting for a read in progress; it can be started again."""
         self._periodic.stop(0)
 
     def _read(self) -> float | None:
-        """Read the traces that still exist; return the seconds until the next read, None if no trace is left."""
+        """Read the live heaps that still exist; return the seconds until the next read, None if no trace is left."""
         found = [trace for each in self._traces if (trace := each()) is not None and trace.following]
         if not found:
             return None
@@ -92,7 +92,7 @@ _LEAST_RATE_S: Final = 0.1  # a rate over less says nothing
 
 
 class StatusLine:
-    """Counts events and frames; measures their rates once a second.
+    """The status line of a live heap: counts events and frames; measures their rates once a second.
 
     Attributes:
         ending: how what is watched ended, such as `interrupted`, where the trace cannot say it; "": it has not.
@@ -105,17 +105,17 @@ class StatusLine:
         self._rates = ""
 
     def hurry(self) -> None:
-        """Measure the rates for the next line."""
+        """Measure the rates of events and frames for the next status line."""
         self._due = 0.0
 
     def restart(self) -> None:
-        """Forget the rates: what was counted before is of another heap, or unseen."""
+        """Forget the rates of the status line: what was counted before is of another heap, or unseen."""
         self._at = self._due = 0.0
 
     def text(
         self, trace: Trace, shown: int, frames: int, error: BaseException | None, *, paused: bool = False
     ) -> str:
-        """The line.
+        """The status line.
 
         Args:
             trace: what is shown.
@@ -150,7 +150,7 @@ def _status_line_state(trace: Trace, shown: int, ending: str, *, paused: bool) -
 
 
 def _status_line_exit(trace: Trace) -> str:
-    """How the process that `bfcviz record` recorded ended; empty for other traces."""
+    """In the status line: how the process that `bfcviz record` recorded ended; empty for other traces."""
     process = trace.origin.details.get("process")
     if not isinstance(process, int):
         return ""
@@ -166,7 +166,7 @@ T = TypeVar("T")
 
 
 class LiveDashboard(widgets.VBox):  # type: ignore[misc]
-    """A view of one or more heaps while they work, drawn by a thread beside them.
+    """The live view of one or more heaps while they work, drawn by a thread beside them.
 
     The heap's threads never wait for a frame: events are read from the heap's log, and the heap's state is read only
     if the log has lost events (a lock of some microseconds). Frames take at most `budget` of a core on average: if
@@ -243,7 +243,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
 
     @property
     def trace(self) -> Trace:
-        """The trace shown.
+        """The trace of the live heap that is shown.
 
         Raises:
             BfcvizError: the dashboard is closed.
@@ -254,24 +254,24 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """Whether the live dashboard was closed."""
         return not self.traces
 
     @property
     def growing(self) -> bool:
-        """Whether more events may be shown: neither the trace nor what is watched has ended."""
+        """Whether more events of the live heap may be shown: neither the trace nor what is watched has ended."""
         return self.trace.following and not self.status_line.ending
 
     # -- running and drawing ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start drawing in a thread, beside the workload."""
+        """Start to draw the live heap in a thread, beside the workload."""
         self._ring_reader.start()
         self._device_reader.start()
         self.renderer.start()
 
     def stop(self) -> None:
-        """Stop drawing and reading until `start`, and show the current state; a heap with a ring may lose events."""
+        """Stop drawing and reading the live heap until `start`, and show its state; one with a ring may lose events."""
         self.renderer.stop()
         self._ring_reader.stop()
         self._device_reader.stop(0)
@@ -281,19 +281,19 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self._complete_frame()
 
     def pause(self) -> None:
-        """Stop drawing until `resume`; events are still read, up to `keep` of a heap with a ring."""
+        """Stop drawing the live heap until `resume`; events are still read, up to `keep` of a heap with a ring."""
         self.pause_button.value = True
 
     def resume(self) -> None:
-        """Continue after `pause`."""
+        """Continue to draw the live heap after `pause`."""
         self.pause_button.value = False
 
     def refresh(self) -> bool:
-        """Read new events and draw the whole frame now; return whether more may come. From any thread."""
+        """Read new events of the live heap, draw the whole frame now; return whether more may come. From any thread."""
         return self._show(now=True)
 
     def draw_frame(self) -> bool:
-        """Draw the frame that is due, for the renderer; return whether more may come."""
+        """Draw the frame of the live heap that is due, for the renderer; return whether more may come."""
         with self.inspector.lock:
             if self.closed:
                 return False
@@ -319,7 +319,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             return growing
 
     def draw(self, frame: FrameKind) -> None:
-        """Draw a frame of this kind; a moving map that cannot be drawn alone is drawn with all that moves."""
+        """Draw this kind of frame of the live heap; a moving map that cannot be drawn alone comes with all else."""
         began = time.thread_time()
         if frame is not FrameKind.MAP or not self.inspector.draw_moving_map():
             frame = FrameKind.MOVING if frame is FrameKind.MAP else frame
@@ -330,7 +330,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self._drawn = len(self.trace)
 
     def show_device(self) -> float | None:
-        """Read and show the memory of the heap's device now; return the seconds until the next time, None: no more."""
+        """Read and show the memory of the live heap's device; return the seconds until the next time, None: no more."""
         traces = self.traces if self._is_here else []
         if not any(device_number(trace, 0) is not None and trace.following for trace in traces):
             return None
@@ -365,7 +365,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         return self._workload
 
     def close(self) -> None:
-        """Close it: stop drawing, remove it from the page, and free its memory."""
+        """Close the live dashboard: stop drawing, remove it from the page, and free its memory."""
         if "bar" not in self.__dict__ or self.closed:  # Python also closes one whose __init__ raised
             return
         self.renderer.stop()
@@ -448,7 +448,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
 
 
 def _live_device_account(trace: Trace) -> DeviceAccount | None:
-    """The account of a heap's device now; None: it has no device, or not in this process."""
+    """The account of a live heap's device now; None: it has no device, or not in this process."""
     process, number = trace.origin.details.get("process"), device_number(trace, 0)
     if number is None or process not in {None, os.getpid()} or not trace.following:
         return None

@@ -35,7 +35,7 @@ class MapCursor:
         self._address: int | None = None
 
     def move(self, model: Model, look: Look, way: str) -> Look:
-        """Move the cursor, and show where it is.
+        """Move the cursor of the map, and show where it is.
 
         Args:
             model: the heap at the step shown.
@@ -71,7 +71,7 @@ class MapCursor:
         return look
 
     def show(self, model: Model, look: Look) -> None:
-        """Show the chunk that is there at the model's step."""
+        """Show the chunk at the map's cursor at the model's step."""
         if self._address is None:
             self.widget.value = ""
             return
@@ -96,7 +96,7 @@ def _pieces(rows: Rows, span: np.void) -> Pieces:
 
 
 def _place(rows: Rows, address: int) -> tuple[int, float]:
-    """The row of an address, and its bytes from the left edge."""
+    """The row of an address on the map, and its bytes from the left edge."""
     piece = rows.pieces(np.array([address], np.uint64), np.ones(1, np.uint64))
     return int(piece.row[0]), float(piece.left[0])
 
@@ -109,7 +109,7 @@ def _address(rows: Rows, row: int, offset: float) -> int:
 
 
 def _begin(chunks: NDArray[np.void], rows: Rows, look: Look) -> int | None:
-    """The address of the selected chunk, else of the first one on screen; None: there is none."""
+    """Where the map's cursor begins: at the selected chunk, else of the first one on screen; None: there is none."""
     if look.selected is not None and _index(chunks, look.selected.address) is not None:
         return look.selected.address
     part = rows.part(look.map_window)
@@ -117,13 +117,13 @@ def _begin(chunks: NDArray[np.void], rows: Rows, look: Look) -> int | None:
 
 
 def _middle(rows: Rows, pieces: Pieces) -> int:
-    """The address in the middle of the widest piece of a chunk."""
+    """On the map: the address in the middle of the widest piece of a chunk."""
     widest = int(np.argmax(pieces.right - pieces.left))
     return _address(rows, int(pieces.row[widest]), float(pieces.left[widest] + pieces.right[widest]) / 2)
 
 
 def _in_other_row(chunks: NDArray[np.void], rows: Rows, address: int, step: int) -> int:
-    """The address above or below, in the nearest row with another chunk there; the same where there is none."""
+    """On the map: the address above or below, in the nearest row with another chunk there; else the same."""
     row, offset = _place(rows, address)
     here = _index(chunks, address)
     while 0 <= (row := row + step) < len(rows):
@@ -144,7 +144,7 @@ def _with_address(rows: Rows, look: Look, address: int | None) -> Look:
 
 
 def _moved(ends: Span, place: float, whole: float) -> Span:
-    """The ends of a window, with `place` in its middle if it does not have it."""
+    """The ends of a window of the map, with `place` in its middle if it does not have it."""
     low, high = ends
     if low <= place < high:
         return ends
@@ -160,7 +160,7 @@ def _boxes(rows: Rows, pieces: Pieces) -> list[tuple[float, float, int]]:
 
 
 def _text(model: Model, look: Look, rows: Rows, chunk: np.void, address: int) -> str:
-    """What a screen reader says of the chunk."""
+    """What a screen reader says of the chunk at the map's cursor."""
     name = harmless(blocker_name(chunk, model.trace.labels)) if chunk["in_use"] else "free"
     row, _ = _place(rows, address)
     selected = ", selected" if look.selected == Selected.of(chunk) else ""

@@ -137,25 +137,28 @@ class PageMessage:
             raise self._invalid("is not a mapping")
 
     def has(self, name: str) -> bool:
-        """Whether the field exists and is not null."""
+        """Whether the field of a message exists and is not null."""
         return self._content.get(name) is not None
 
     def text(self, name: str) -> str:
-        """A text."""
+        """A field of a message that is a text."""
         value = self._content.get(name)
         if not isinstance(value, str):
             raise self._invalid(f"has no text {name!r}")
         return value
 
     def number(self, name: str) -> float:
-        """A finite number."""
+        """A field of a message that is a finite number."""
         value = self._content.get(name)
         if not _is_message_number(value):
             raise self._invalid(f"has no number {name!r}")
         return float(value)
 
     def whole(self, name: str, least: int = 0) -> int:
-        """A whole number, `least`..2^64-1. It may be sent as text: JavaScript's numbers are exact only to 2^53."""
+        """A field of a message that is a whole number, `least`..2^64-1.
+
+        It may be sent as text: JavaScript's numbers are exact only to 2^53.
+        """
         value = self._content.get(name)
         if isinstance(value, str) and value.isdecimal() and len(value) < _MAX_LENGTH:
             value = int(value)
@@ -164,7 +167,7 @@ class PageMessage:
         return value
 
     def ranges(self) -> dict[int, dict[str, Range]]:
-        """Number of a panel -> the ranges of its axes `x` and `y`. Skips panels without ranges, such as hidden ones."""
+        """Of a message: number of a panel -> ranges of its axes `x` and `y`. Skips panels without, the hidden ones."""
         ranges = self._content.get("ranges")
         if not isinstance(ranges, Mapping):
             raise self._invalid("has no ranges")

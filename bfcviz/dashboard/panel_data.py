@@ -35,7 +35,7 @@ class PanelData(HeapData):
         self.live_map: LiveMap | None = None
 
     def panels(self, names: Collection[str], look: Look) -> dict[str, Panel]:
-        """The panels of all views that have one of these `names`, at the model's step."""
+        """The panels of all views of a dashboard that have one of these `names`, at the model's step."""
         made: dict[str, Panel] = {}
         self.live_map = None
         for view in [view for view in VIEWS.values() if not set(names).isdisjoint(view.names)]:
@@ -72,7 +72,7 @@ class PanelData(HeapData):
         return source
 
     def colours(self, look: Look) -> Colouring:
-        """As for any heap; the map keeps its colours while only its image changes."""
+        """The colours of chunks, as for any heap; the map keeps its colours while only its image changes."""
         if self.live_map is not None and look.colour == self.live_map.colours.name:
             return self.live_map.colours
         return super().colours(look)
@@ -86,7 +86,7 @@ class PanelData(HeapData):
         return chosen, self.clock(look).step_at(x) if over_steps else None
 
     def handle_and_label(self, chosen: Selected) -> tuple[int | None, int | None]:
-        """Handle and label of a selected chunk. None: it does not exist at this step, or has no label."""
+        """Handle and label of the chunk that a click selected. None: it is not there at this step, or has no label."""
         if chosen.born is not None:
             event = self.trace.read(chosen.born, chosen.born + 1)[0]
             return int(event["chunk"]), int(event["label"]) or None
@@ -107,7 +107,7 @@ def zoomed(
     ranges: Mapping[str, Mapping[str, Sequence[float]]],
     clock: StepAxis,
 ) -> Look:
-    """`look` with new windows of those panels whose ranges in the page differ from the drawn ones.
+    """What a zoom means: `look` with new windows of those panels whose ranges in the page differ from the drawn ones.
 
     Args:
         look: the look that was drawn.
@@ -134,32 +134,32 @@ def zoomed(
 
 
 def whole(look: Look, panel: str | None = None) -> Look:
-    """`look` without the zoom of this panel; None: without any zoom."""
+    """What the end of a zoom means: `look` without the zoom of this panel; None: without any zoom."""
     windows = ("map_window", "steps", "addresses") if panel is None else view_of(panel).windows
     nothing: dict[str, Any] = dict.fromkeys(windows)
     return replace(look, **nothing)
 
 
 def brushed(look: Look, ends: Sequence[float] | None, clock: StepAxis) -> Look:
-    """`look` zoomed to the steps between these positions on the strip's axis; None: without a window."""
+    """What a brush on the strip means: `look` zoomed to the steps between these positions; None: without a window."""
     return replace(look, steps=None if ends is None else _zoomed_steps(sorted(map(float, ends)), clock))
 
 
 def _allowed_zoom_range(axis: Mapping[str, Any], ends: Sequence[float]) -> Sequence[float]:
-    """The part of a range that the axis allows; the drawn range if there is none."""
+    """The part of a zoom's range that the axis allows; the drawn range if there is none."""
     low, high = float(axis.get("minallowed", -inf)), float(axis.get("maxallowed", inf))
     found = [min(max(float(end), low), high) for end in ends]
     return found if found[0] != found[1] else [float(end) for end in axis["range"]]
 
 
 def _is_whole_zoom_range(axis: Mapping[str, Any], ends: Sequence[float]) -> bool:
-    """Whether a range is all that the axis allows."""
+    """Whether a zoom's range is all that the axis allows."""
     whole = [float(axis.get("minallowed", -inf)), float(axis.get("maxallowed", inf))]
     return not _zoom_range_changed({"range": whole}, sorted(ends)) if all(map(isfinite, whole)) else False
 
 
 def _zoom_range_changed(axis: Mapping[str, Any], now: Sequence[float]) -> bool:
-    """Whether the range of an axis in the page differs from the drawn one."""
+    """Whether the page's range of a panel's axis differs from the drawn one."""
     drawn = [float(end) for end in axis["range"]]
     least = _SAME * max(abs(drawn[1] - drawn[0]), 1e-12)
     return any(abs(one - float(other)) > least for one, other in zip(drawn, now, strict=True))

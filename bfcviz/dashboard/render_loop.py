@@ -29,7 +29,7 @@ LONGEST_S: Final = 2.0
 
 
 class Pace:
-    """Measures frames and computes when the next one may begin."""
+    """The pace of the renderer: measures frames and computes when the next one may begin."""
 
     def __init__(self, rate: float, budget: float) -> None:
         self.period_s = 1 / rate  # least seconds from one frame to the next
@@ -69,7 +69,7 @@ _LONGEST_S: Final = 3.0
 
 
 class FrameKind(Enum):
-    """What a frame draws."""
+    """What a frame of the renderer draws."""
 
     NOTHING = "nothing"
     MAP = "only the region map"
@@ -78,7 +78,7 @@ class FrameKind(Enum):
 
 
 class FrameChoice:
-    """Tracks when events came and what was drawn since then."""
+    """What the renderer draws next: tracks when events came and what was drawn since then."""
 
     def __init__(self) -> None:
         self.moving = False  # the heap is active, and the last frame did not draw everything
@@ -87,7 +87,7 @@ class FrameChoice:
         self._last_came = self._whole_due = 0.0
 
     def due(self, *, came: bool, followed: bool, ended: bool = False) -> FrameKind:
-        """Choose what to draw now.
+        """Choose what the renderer draws now.
 
         Args:
             came: events came since the last call.
@@ -169,17 +169,17 @@ class Renderer:
 
     @property
     def running(self) -> bool:
-        """Whether it was started, and neither was stopped nor ended by itself."""
+        """Whether the renderer was started, and neither was stopped nor ended by itself."""
         return self._periodic.running
 
     @property
     def thread(self) -> Thread | None:
-        """The thread that draws; None before `start`, after `stop`, and on an event loop."""
+        """The thread in which the renderer draws; None before `start`, after `stop`, and on an event loop."""
         return self._periodic.thread
 
     @property
     def paused(self) -> bool:
-        """Whether it is paused."""
+        """Whether the renderer is paused."""
         return self._paused
 
     def start(self) -> None:
@@ -209,7 +209,7 @@ class Renderer:
         self._paused = True
 
     def resume(self) -> None:
-        """Continue after `pause`."""
+        """Continue to draw frames after `pause`."""
         self._paused = False
 
     def stop(self) -> None:
@@ -263,16 +263,16 @@ class Workload(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether it has returned or raised."""
+        """Whether the workload has returned or raised."""
         return self._future.done()
 
     @property
     def error(self) -> BaseException | None:
-        """The exception it raised; None while it runs, and if it returned."""
+        """The exception that the workload raised; None while it runs, and if it returned."""
         return self._future.exception() if self._future.done() else None
 
     def result(self, timeout: float | None = None) -> T:
-        """Wait at most `timeout` seconds; return its result, or raise its exception or TimeoutError."""
+        """Wait at most `timeout` seconds; return the workload's result, or raise its exception or TimeoutError."""
         return self._future.result(timeout)
 
     def __await__(self) -> Generator[Any, None, T]:

@@ -23,7 +23,7 @@ _MOST_EVENTS: Final = 100_000  # around the step: half a second of the kernel, 4
 
 
 class Scrubbing:
-    """What the page has of the heap, and how its map looks.
+    """Lets the page show steps by itself: what it has of the heap, and how its map looks.
 
     Args:
         send: sends a message to the page.

@@ -174,7 +174,7 @@ _TALLEST: Final = 8_000_000  # pixels of a whole list: browsers draw nothing bel
 
 
 class RowsInView:
-    """The place of a list on its page.
+    """Which rows of a table are in view: the place of a list on its page.
 
     Attributes:
         top: the first row in sight.
@@ -189,12 +189,12 @@ class RowsInView:
 
     @property
     def last(self) -> int:
-        """The highest `top`: the last row is in sight."""
+        """The highest `top` of a table: the last row is in sight."""
         return max(self.count - ROWS, 0)
 
     @property
     def made(self) -> range:
-        """The rows that the page holds."""
+        """The rows of a table that the page holds."""
         return self._made
 
     @property
@@ -344,7 +344,7 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """One column."""
+    """One column of a table."""
 
     name: str  # its header, and its name in messages that sort
     width: int  # in characters; a column of width 0 takes the remaining space
@@ -354,14 +354,14 @@ class Column:
 
     @property
     def css(self) -> str:
-        """The class attribute of its cells."""
+        """The class attribute of the cells of a table's column."""
         classes = " ".join(["right"] * (self.align == "right") + ["wide"] * self.wide)
         return f" class='{classes}'" if classes else ""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row."""
+    """One row of a table."""
 
     cells: Sequence[str]  # HTML of each column
     message: Message  # sent on a click
@@ -380,14 +380,14 @@ class Order:
 
 @dataclass(frozen=True)
 class TableHtml:
-    """How a table is drawn."""
+    """How the rows of a table are drawn as HTML."""
 
     name: str  # of the list, in messages and for a screen reader
     columns: Sequence[Column]  # from the left
     hint: str  # what a click on a row does
 
     def draw(self, rows: Sequence[Row], view: RowsInView, order: Order | None = None) -> str:
-        """The table.
+        """The table as HTML.
 
         Args:
             rows: those that the page holds, `view.made`.
@@ -431,28 +431,28 @@ class TableHtml:
 
 
 def button(does: Message, text: str, hint: str) -> str:
-    """A button inside a cell; `text` is HTML."""
+    """A button inside a cell of a table; `text` is HTML."""
     return f"<button type='button' data-bfcviz='{_message_attribute(does)}' title='{escape(hint)}'>{text}</button>"
 
 
 def hinted(text: str, hint: str) -> str:
-    """`text`, and `hint` on hover."""
+    """`text` in a cell of a table, and `hint` on hover."""
     return f"<span title='{harmless(hint, _LONGEST_HINT)}'>{harmless(text, _LONGEST_LABEL)}</span>"
 
 
 def bytes_cell(num_bytes: int) -> str:
-    """A rounded number of bytes, the exact number on hover."""
+    """A cell of a table with a rounded number of bytes, the exact number on hover."""
     return hinted(format_bytes(num_bytes), exact_bytes(num_bytes))
 
 
 def thread_cell(trace: Trace, number: int) -> str:
-    """The number of a thread, its name on hover."""
+    """A cell of a table with the number of a thread, its name on hover."""
     text = thread_text(trace.origin.details, number)
     return text if text == f"{number}" else hinted(f"{number}", text)
 
 
 def label_cell(labels: Labels, number: int, search: str = "") -> str:
-    """A label's name, with the text that a search found; its full name and its details on hover."""
+    """A cell of a table with a label's name, and what a search found in it; its full name and its details on hover."""
     if number == 0:
         return NOTHING
     label = labels[number]
@@ -500,7 +500,7 @@ def _table_row_html(row: Row, classes: Sequence[str]) -> str:
 
 
 def _message_attribute(message: Message) -> str:
-    """A message in single quotes; names of fields, numbers and our own words need no other escape."""
+    """A table's message in single quotes; names of fields, numbers and our own words need no other escape."""
     return json.dumps(message, separators=(",", ":")).replace("&", "&amp;").replace("'", "&#39;")
 
 
@@ -517,7 +517,7 @@ class TableConditions:
         self._known: tuple[Trace, int, HolderChoice | None, str | None] | None = None
 
     def update(self, trace: Trace, pool: int, look: Look) -> bool:
-        """Take in a look; return whether the conditions are others than before."""
+        """Take in a look; return whether the table's conditions are others than before."""
         key = (trace, pool, look.holder, look.search)
         if self._known is not None and self._known[0] is trace and self._known[1:] == key[1:]:
             return False
@@ -536,7 +536,7 @@ class TableConditions:
 
 
 def holder_text(choice: HolderChoice) -> str:
-    """The path of a holder in one line."""
+    """The path of the holder that filters a table, in one line."""
     separator = SEPARATORS.get(choice.by, "/")
     return separator.join(UNNAMED[choice.by] if part is None else part for part in choice.path)
 
@@ -554,7 +554,7 @@ _MAX_SIZE: Final = (1 << 64) - 1
 
 
 class FilterBox(Generic[T]):
-    """A text box and, beside it, the error if its text is invalid.
+    """The box of a table's filter: a text box and, beside it, the error if its text is invalid.
 
     Args:
         description: text in front of the box.
@@ -642,7 +642,7 @@ class TableFilters:
             each.box.value = ""
 
     def values(self) -> dict[str, Any]:
-        """The values, as keyword arguments of `Filter`."""
+        """The values of a table's filters, as keyword arguments of `Filter`."""
         return {
             "text": self.text.value or "",
             "least_size": self.least.value,
@@ -652,7 +652,7 @@ class TableFilters:
 
 
 def row(children: Sequence[widgets.Widget]) -> widgets.HBox:
-    """Controls side by side; they wrap if the page is too narrow."""
+    """The controls of a table side by side; they wrap if the page is too narrow."""
     return widgets.HBox(children, layout={"flex_flow": "row wrap", "align_items": "center"})
 
 

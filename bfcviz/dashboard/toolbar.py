@@ -65,7 +65,7 @@ def destination(move: str, position: Position) -> int:
 
 
 def _toolbar_target_step(position: Position, *, forward: bool) -> int:
-    """The next or previous step of an event of the target: of a kind, or of the selected chunk or its label."""
+    """Where a button goes: the next or previous step of an event of a kind, or of the selected chunk or its label."""
     kinds = [Kind[position.target]] if position.target in Kind.__members__ else list(Kind)
     chunk = _toolbar_selection(position.handle, "chunk") if position.target == OF_CHUNK else None
     label = _toolbar_selection(position.label, "label") if position.target == OF_LABEL else None
@@ -124,7 +124,7 @@ YIELD_S: Final = 0.02
 
 
 class Player:
-    """Calls `advance` repeatedly, until it returns False."""
+    """Plays the steps: calls `advance` repeatedly, until it returns False."""
 
     def __init__(self, advance: Callable[[], bool], ended: Callable[[], None]) -> None:
         self._advance = advance
@@ -132,11 +132,11 @@ class Player:
 
     @property
     def playing(self) -> bool:
-        """Whether it plays."""
+        """Whether the toolbar plays the steps."""
         return self._periodic.running
 
     def play(self) -> None:
-        """Start. Does nothing if it plays already.
+        """Start to play the steps. Does nothing if they play already.
 
         Raises:
             BfcvizError: no event loop runs in this thread, such as in a script.
@@ -149,7 +149,7 @@ class Player:
             ) from None
 
     def pause(self) -> None:
-        """Stop before the next step. From any thread."""
+        """Stop playing before the next step. From any thread."""
         self._periodic.stop()
 
     def _step(self) -> float | None:
@@ -205,7 +205,7 @@ STYLE: Final = """
 
 
 class Toolbar:
-    """The toolbar.
+    """The toolbar of a dashboard.
 
     Args:
         pools: names of the trace's heaps; with several, a menu is shown.
@@ -289,7 +289,7 @@ class Toolbar:
             self._ask(change["new"])
 
     def show_wanted(self, num_bytes: int) -> None:
-        """Show the size of the request that the views answer; 0: none."""
+        """Show in the toolbar the size of the request that the views answer; 0: none."""
         if num_bytes != (self.wanted.value or 0):
             self.wanted.box.value = exact_size_text(num_bytes) if num_bytes else ""
         self.size.value = _nearest_toolbar_size(num_bytes)
@@ -308,7 +308,7 @@ class Toolbar:
         self.pool.layout.display = None if len(pools) > 1 else "none"
 
     def show_range(self, first: int, last: int, step: int) -> None:
-        """Show the range of steps, and the step shown."""
+        """Show in the toolbar the range of steps, and the step shown."""
         box = self.step
         if (box.min, box.max) != (first, last):
             # The value stays inside the range at each change: else the box moves it, as if the user had.
@@ -320,7 +320,7 @@ class Toolbar:
         self.of.value = f"<span>of {last:,}</span>"
 
     def show_width(self, pixels: int) -> None:
-        """Leave out of the first row what has no room on a page of this width."""
+        """Leave out of the toolbar's first row what has no room on a page of this width."""
         is_wide = pixels >= _ROOM_FOR_ALL
         self.size.layout.display = None if is_wide else "none"
         has_examples = pixels >= _ROOM_FOR_EXAMPLES
@@ -337,11 +337,11 @@ class Toolbar:
         self.buttons["oom"].layout.display = None if some else "none"
 
     def show_hits(self, text: str) -> None:
-        """Show in words what the search finds at this step; empty: nothing is searched."""
+        """Show in the toolbar in words what the search finds at this step; empty: nothing is searched."""
         self.hits.value = f"<span role='status'>{escape(text)}</span>" if text else ""
 
     def show_playing(self, playing: bool) -> None:  # noqa: FBT001  the value to show
-        """Show the pause icon while playing, else the play icon."""
+        """Show in the toolbar the pause icon while playing, else the play icon."""
         self.buttons["play"].icon = "pause" if playing else "play"
 
     def show_following(self, following: bool, *, growing: bool) -> None:  # noqa: FBT001
@@ -357,7 +357,7 @@ class Toolbar:
             self.buttons[name].disabled = not can
 
     def inputs(self) -> list[widgets.Widget]:
-        """Every widget that takes input."""
+        """Every widget of the toolbar that takes input."""
         menus = [self.speed, self.target, self.pool, self.colour, self.axis]
         boxes = [self.step, self.search, self.wanted.box, self.size]
         return [*self.buttons.values(), *boxes, self.more, *menus]
@@ -404,7 +404,7 @@ class ToolbarSize(traitlets.Int[int, int | str]):
 
 
 def bind(view: widgets.Widget, name: str, widget: widgets.Widget) -> None:
-    """Connect an input to a trait of a view."""
+    """Connect an input of the toolbar to a trait of a view."""
 
     def to_widget(_: object = None) -> None:
         widget.value = getattr(view, name)
@@ -439,7 +439,7 @@ def _toolbar_row(children: list[Any]) -> widgets.HBox:
 
 
 def search_hits_text(model: Model, search: str | None) -> str:
-    """How many chunks a search finds, and their bytes; empty without a search."""
+    """For the toolbar: how many chunks a search finds, and their bytes; empty without a search."""
     if not search:
         return ""
     used = model.in_use()

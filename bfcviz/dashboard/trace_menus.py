@@ -41,14 +41,14 @@ class InspectorMenu(widgets.VBox):  # type: ignore[misc]
         super().__init__(self._above)
 
     def _put(self, inspector: Inspector | None) -> None:
-        """Show an Inspector in place of the one before, which is closed."""
+        """Show an Inspector below the menu in place of the one before, which is closed."""
         before, self.inspector = self.inspector, inspector
         self.children = [*self._above, *([] if inspector is None else [inspector])]
         if before is not None:
             before.close()
 
     def close(self) -> None:
-        """Close it: remove it from the page and free its memory."""
+        """Close the menu and its Inspector: remove both from the page and free its memory."""
         if "_above" not in self.__dict__ or self._closed:  # __init__ raised
             return
         self._closed = True
@@ -60,7 +60,7 @@ class InspectorMenu(widgets.VBox):  # type: ignore[misc]
 
 
 class RanksView(InspectorMenu):
-    """The ranks of one job as a table, the worst first, and the chosen one at its first failed request or its peak."""
+    """A menu of the ranks of one job, a table, the worst first, and the chosen one at its first failure or its peak."""
 
     def __init__(self, ranks: RankSet, **options: Any) -> None:
         self.ranks = ranks  # those that can be chosen, and those that cannot be read
@@ -88,7 +88,7 @@ class RanksView(InspectorMenu):
 
 
 class LiveSeries(InspectorMenu):
-    """One trace of a growing list. It shows the newest until the user chooses an earlier one.
+    """A menu of a growing list of traces. It shows the newest until the user chooses an earlier one.
 
     Args:
         name: what one trace is called.
@@ -109,11 +109,11 @@ class LiveSeries(InspectorMenu):
 
     @property
     def trace(self) -> Trace | None:
-        """The trace shown; None while there is none."""
+        """The trace of the menu that is shown; None while there is none."""
         return None if self._shown is None else self.traces[self._shown]
 
     def add(self, name: str, trace: Trace, *, is_last: bool = True) -> None:
-        """Add a trace; it is shown if the one before it was, and none is added next: `is_last`."""
+        """Add a trace to the menu; it is shown if the one before it was, and none is added next: `is_last`."""
         if self._closed:
             return
         newest = len(self.traces)
@@ -133,7 +133,7 @@ class LiveSeries(InspectorMenu):
         self.status.value = escape(text)
 
     def close(self) -> None:
-        """Close it: remove it from the page and free its memory."""
+        """Close the menu and its Inspector: remove both from the page and free its memory."""
         self.ended.set()
         self.traces, self._shown = [], None
         super().close()

@@ -37,7 +37,7 @@ def family(*parents: widgets.Widget, without: Collection[widgets.Widget] = ()) -
 
 
 def close(*parents: widgets.Widget, without: Collection[widgets.Widget] = ()) -> None:
-    """Close the family of these widgets, and remove its observers and its links to other widgets."""
+    """End the lifetime of these widgets and all inside: close them, remove their observers and links to others."""
     for widget in family(*parents, without=without):
         with suppress(KeyError):  # created before ipykernel was imported, which has its own table of comms
             widgets.Widget.close(widget)

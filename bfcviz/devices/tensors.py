@@ -29,7 +29,7 @@ from bfcviz.devices.memory_access import (
 )
 from bfcviz.errors import AllocatorError, InvalidFree, InvalidRequest
 from bfcviz.events.label_table import Labels
-from bfcviz.live.labels import number_in
+from bfcviz.live.labels_and_marks import number_in
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------

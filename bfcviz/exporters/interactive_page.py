@@ -36,7 +36,6 @@ from bfcviz.analysis.heap_settings import Family
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.what_grew import first_moment
 from bfcviz.analysis.would_fit import fit_of
-from bfcviz.code_places import place_in_code, places_of
 from bfcviz.errors import BfcvizError
 from bfcviz.events.label_table import STACK_DETAILS, Labels
 from bfcviz.events.origin import regions_known, requested_bytes_known
@@ -58,6 +57,7 @@ from bfcviz.figures.view import HeapData
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.grouping import UNNAMED, grouping
+from bfcviz.stack_frames import place_in_code, places_of
 
 Numbers = NDArray[np.int64]
 

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.analysis.what_grew import births_never_freed
-from bfcviz.code_places import place_in_code
 from bfcviz.events.label_table import NO_LABEL, Labels
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Kind, bin_of
 from bfcviz.events.trace import Trace
@@ -31,6 +30,7 @@ from bfcviz.model.grouping import UNNAMED, Path, grouping_of, members, op_path
 from bfcviz.model.memory_kinds import MemoryKinds
 from bfcviz.model.model import Model
 from bfcviz.model.occupancy import byte_steps, bytes_of_labels
+from bfcviz.stack_frames import place_in_code
 from bfcviz.units import GiB, KiB, MiB
 
 # ------------------------------------------------------------------------------

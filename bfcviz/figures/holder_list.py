@@ -53,7 +53,7 @@ class HolderGroupings:
         self._of_torch = trace.origin.details.get("framework") == "torch"
 
     def update(self) -> None:
-        """Take in new labels, and the threads and streams of new events."""
+        """For the pane of holders: take in new labels, and the threads and streams of new events."""
         labels = self._trace.labels
         for number in range(self._labels_seen, len(labels)):
             label = labels[number]
@@ -83,7 +83,7 @@ class HolderGroupings:
 
     @property
     def names(self) -> list[str]:
-        """Those that say something, the most telling first; never empty."""
+        """The groupings of holders that say something, the most telling first; never empty."""
         if "stack" in self._found and self._of_torch:
             self._found.add("kind")
         order = ("op", "kind", "stack", "phase", "shape", "data_type", "thread", "stream")
@@ -95,11 +95,11 @@ class HolderGroupings:
 
     @property
     def has_names(self) -> bool:
-        """Whether any memory has a name."""
+        """Whether any memory has the name of a holder."""
         return bool(self._found & {"op", "stack"})
 
     def get(self, by: str) -> tuple[Grouping, bool]:
-        """A grouping, and whether it is a new one: later phases need one, others are made again by `_KINDS_LAST`."""
+        """A grouping of holders, and whether it is new: later phases need one, others come again by `_KINDS_LAST`."""
         later = len(self._trace) // _KINDS_LAST
         versions = {"phase": self._marks.phases, "kind": later, "lifetime": later}
         version = versions.get(by, 0)
@@ -131,7 +131,7 @@ class HolderCount:
     waste_known: bool  # whether the trace has the requested bytes
 
     def share(self, num_bytes: int) -> float:
-        """A part of all bytes in use, 0..1."""
+        """The part of all bytes in use, 0..1, that these bytes of holders are."""
         return num_bytes / self.total if self.total else 0.0
 
     def fill(self, node: int) -> str:
@@ -147,11 +147,11 @@ class HolderCount:
         return self.amounts.chunks if column == "chunks" else self.amounts.bytes
 
     def wastes(self) -> NDArray[np.int64]:
-        """Bytes that were not requested, shape (nodes,)."""
+        """Bytes of each holder that were not requested, shape (nodes,)."""
         return self.amounts.bytes - self.amounts.requested
 
     def choice(self, node: int) -> HolderChoice:
-        """The holder, as other views know it."""
+        """The chosen holder, as other views know it."""
         return HolderChoice(self.index.how.by, self.index.path(node))
 
 
@@ -172,7 +172,7 @@ class HolderCounts:
         return self.trace is model.trace and self.pool == model.pool
 
     def count(self, model: Model, by: str | None, colours: Colouring) -> HolderCount:
-        """Count at the model's step.
+        """Count the holders at the model's step.
 
         Args:
             model: the heap; it is not moved.
@@ -259,7 +259,7 @@ _TRUNK: Final = 0.98  # a holder with this part of the bytes around it is the on
 
 @dataclass(frozen=True)
 class HolderRow:
-    """One row."""
+    """One row of the list of holders."""
 
     node: int  # of the `HolderIndex`; -1 for all small holders together
     name: str  # its path without those of the rows around it
@@ -279,7 +279,7 @@ class HolderRowChooser:
     ascending: bool = False  # the smallest first
 
     def rows(self) -> list[HolderRow]:
-        """The rows in order; no rows where nothing is in use."""
+        """The rows of the list of holders, in order; no rows where nothing is in use."""
         trunk = self.fork(ROOT)
         start = len(self.index.path(trunk))
         top = self.named(self.largest(trunk, _LEAST_ROW)[:MOST], 0, start)
@@ -290,20 +290,20 @@ class HolderRowChooser:
         return [*rows, HolderRow(-1, "", 0, outside)] if outside else rows
 
     def sorted(self, rows: list[HolderRow]) -> list[HolderRow]:
-        """Rows, which are sorted by the key, in the order wanted."""
+        """Rows of holders, which are sorted by the key, in the order wanted."""
         if self.by_name:
             rows = sorted(rows, key=lambda row: row.name.casefold(), reverse=True)
         return rows[::-1] if self.ascending else rows
 
     def inside(self, node: int, start: int) -> list[HolderRow]:
-        """The rows below a row; none where it is small, or has only one large part."""
+        """The rows below a row of holders; none where it is small, or has only one large part."""
         if self.amounts.bytes[node] < _LEAST_OPEN_ROW * self.amounts.bytes[ROOT]:
             return []
         children = self.largest(self.fork(node), _LEAST_INSIDE)[:_MOST_INSIDE]
         return self.named(children, 1, max(start, len(self.name_path(node)))) if len(children) > 1 else []
 
     def largest(self, node: int, least: float) -> list[int]:
-        """The nodes below with the largest keys, of those with at least this part of all bytes in use."""
+        """The holders below with the largest keys, of those with at least this part of all bytes in use."""
         bytes_in_use, key = self.amounts.bytes, self.key
         children = np.array(self.index.children[node], np.intp)
         children = children[self.amounts.chunks[children] > 0]
@@ -313,7 +313,7 @@ class HolderRowChooser:
         return found
 
     def fork(self, node: int) -> int:
-        """The first node, from this one down, that has no child with nearly all of its memory."""
+        """The first holder, from this one down, that has no child with nearly all of its memory."""
         bytes_in_use = self.amounts.bytes
         while self.index.children[node]:
             largest = max(self.index.children[node], key=lambda child: int(bytes_in_use[child]))
@@ -323,13 +323,13 @@ class HolderRowChooser:
         return node
 
     def name_path(self, node: int) -> Path:
-        """The path of a node, with the parts below it that alone hold all of its memory."""
+        """The path of a holder, with the parts below it that alone hold all of its memory."""
         while (only := self.amounts.only_child(self.index, node)) is not None:
             node = only
         return self.index.path(node)
 
     def named(self, nodes: list[int], depth: int, start: int) -> list[HolderRow]:
-        """A row for each node, named by its path from part `start` on."""
+        """A row for each holder, named by its path from part `start` on."""
         holders = self.amounts.holders
         return [
             HolderRow(node, self.index.how.text(self.name_path(node)[start:]), depth, int(holders[node]))

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.what_grew import growth_chunks_at
 from bfcviz.analysis.would_fit import Fit, blocker_name, fit_of, fit_sentence, request_at
-from bfcviz.code_places import telling_lines
 from bfcviz.events.label_table import NO_DETAILS, NO_LABEL, STACK_DETAILS, Labels
 from bfcviz.events.origin import chunks_known, requested_bytes_known, thread_text
 from bfcviz.events.schema import Events, Kind, bin_numbers, bin_of
@@ -38,6 +37,7 @@ from bfcviz.figures.view_options import FADE, PLAIN, Look, Selected
 from bfcviz.model import Model
 from bfcviz.model.filters import found_by, search_filter
 from bfcviz.model.model import CHUNK
+from bfcviz.stack_frames import telling_lines
 from bfcviz.units import exact_bytes, format_bytes
 
 # ------------------------------------------------------------------------------

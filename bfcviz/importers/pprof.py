@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from bfcviz.code_places import CodePlace, own_place
 from bfcviz.errors import FileError
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, STATE_ONLY, Origin, Pool, Status, end_missing
@@ -28,6 +27,7 @@ from bfcviz.importers.file_content import (
 )
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.protobuf_wire import LENGTH, Field, Wire
+from bfcviz.stack_frames import CodePlace, own_place
 
 # ------------------------------------------------------------------------------
 # PprofProfile: the samples of a pprof profile (profile.proto), with their stacks and labels as text.

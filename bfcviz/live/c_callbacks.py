@@ -38,7 +38,7 @@ _FUNCTIONS = ("PyFrame_GetBack", "PyFrame_GetLasti")  # public, but not in every
 
 
 class Walker:
-    """Walks the stack of the calling thread; for a known stack that is the whole cost.
+    """Walks the stack of the calling thread in a C callback; for a known stack that is the whole cost.
 
     Args:
         name_stack: takes a stack's innermost frame, the number of the current label and how many frames were compared;
@@ -59,7 +59,7 @@ class Walker:
         stack_walk.delete(self.walk)
 
     def number(self, label: int) -> int:
-        """The number of this stack and a label; the label's own number if the stack has none."""
+        """By the C callback: the number of this stack and a label; the label's own number if the stack has none."""
         return stack_walk.number(self.walk, label)
 
     def hook(self) -> tuple[int, int]:
@@ -68,12 +68,12 @@ class Walker:
 
     @property
     def stacks(self) -> int:
-        """How many stacks were distinguished."""
+        """How many stacks of allocations the C callback distinguished."""
         return self.walk.count
 
     @property
     def missed(self) -> int:
-        """Allocations without a stack: without the GIL, while an error was raised, or beyond the most stacks."""
+        """The C callback's allocations without a stack: without the GIL, during an error, or beyond the most stacks."""
         return self.walk.missed
 
 
@@ -82,7 +82,7 @@ class Walker:
 
 
 class FailedRequest(NamedTuple):
-    """NumPy's last request that its handler answered with NULL, and the heap just after; all but `number` in bytes."""
+    """NumPy's last request that its handler in C answered with NULL, and the heap just after; sizes in bytes."""
 
     number: int
     requested: int
@@ -92,13 +92,15 @@ class FailedRequest(NamedTuple):
 
 
 class NumpyHandler:
-    """Passes NumPy's requests to a heap, and its frees to the owner of the memory. Closed until `is_open` is set.
+    """The C functions that NumPy calls: they pass its requests to a heap, and its frees to the owner of the memory.
+
+    Closed until `is_open` is set.
 
     Args:
         allocator: kept alive, with its memory, by every capsule and so by every array.
         plain: address of NumPy's own handler, for what is not served.
         small: smaller requests, in bytes, go to NumPy itself.
-        labels: number of the label table (`labels.use`); 0: no labels.
+        labels: number of the label table (`labels_and_marks.use`); 0: no labels.
         walker: turns a label into a label with a stack; None: no stacks.
     """
 
@@ -113,12 +115,12 @@ class NumpyHandler:
         numpy_functions.delete(self.gate)
 
     def capsule(self) -> object:
-        """A capsule for PyDataMem_SetHandler."""
+        """The capsule of the C callbacks that are NumPy's handler, for PyDataMem_SetHandler."""
         return numpy_functions.capsule(self.gate, self)
 
     @property
     def is_open(self) -> bool:
-        """Whether new requests are served; frees always are."""
+        """Whether the C callbacks serve NumPy's new requests; frees always are."""
         return bool(self.gate.is_open)
 
     @is_open.setter
@@ -126,21 +128,21 @@ class NumpyHandler:
         self.gate.is_open = wanted
 
     def settle(self) -> None:
-        """Carry out the deferred frees, if there are any."""
+        """Carry out the frees that NumPy's C callbacks deferred, if there are any."""
         numpy_functions.settle(self.gate)
 
     @property
     def passed(self) -> int:
-        """Requests that NumPy itself served while this was open: small ones, those of a forked process, and `unfit`."""
+        """Requests to the C callbacks that NumPy itself served: small ones, those of a forked process, and `unfit`."""
         return self.gate.passed
 
     @property
     def unfit(self) -> int:
-        """Of these, requests of at most 256 bytes for which the heap had no room."""
+        """Of the requests that the C callbacks passed on, those of at most 256 bytes for which the heap had no room."""
         return self.gate.unfit
 
     def failure(self) -> FailedRequest | None:
-        """The last request that failed; None: none has failed."""
+        """NumPy's last request that failed in a C callback; None: none has failed."""
         last = FailedRequest(*numpy_functions.failure(self.gate))
         return last if last.number > 0 else None
 
@@ -181,12 +183,14 @@ def set_label(value: int) -> None:
 
 
 class CupyHook:
-    """Serves CuPy from heaps. It and the heaps live for as long as CuPy has any of their memory.
+    """The C functions that CuPy calls while it is served from heaps.
+
+    This and the heaps live for as long as CuPy has any of their memory.
 
     Args:
         stream_heaps: called on rare paths; see `CupyStreamHeaps`.
         stream_of: address of the C function `intptr_t (int device)` that returns CuPy's current stream.
-        labels: number of the label table (`labels.use`).
+        labels: number of the label table (`labels_and_marks.use`).
         walker: records Python stacks; None: no stacks.
 
     Attributes:
@@ -220,47 +224,47 @@ class CupyHook:
         return cupy_functions.functions(self.gate)
 
     def add(self, allocator: "BFCAllocator", device: int, stream: int) -> None:
-        """Serve a stream of a device from a heap."""
+        """Let the C callbacks serve a stream of CuPy's from a heap."""
         cupy_functions.add(self.gate, allocator, device, stream)
 
     def move(self, device: int, old: int, stream: int) -> None:
-        """Let the heap of a destroyed stream serve another stream."""
+        """In the C callbacks: let CuPy's heap of a destroyed stream serve another stream."""
         cupy_functions.move(self.gate, device, old, stream)
 
     def stream(self, device: int) -> int:
-        """CuPy's current stream: its handle; 0: the legacy default stream; negative: this thread's default stream."""
+        """For C callbacks: the handle of CuPy's current stream; 0: the legacy default one; negative: this thread's."""
         return int(cupy_functions.stream(self.gate, device))
 
     def give_back(self, pointer: int, device: int, _stream: int) -> None:
-        """Free memory of any of its heaps."""
+        """Free memory of any of CuPy's heaps, by C code."""
         cupy_functions.give_back(self.gate, pointer, device)
 
     def count(self, _noted: int, held: int) -> None:
-        """Set how many frees wait; at 0 a request does not check for them."""
+        """Tell the C callbacks how many of CuPy's frees wait; at 0 a request does not check for them."""
         self.gate.held = held
 
     def return_regions(self, *, late: bool) -> None:
-        """Set whether a free, late after the `with`, returns the regions that are wholly free then."""
+        """Set whether the C callback of a late free, after the `with`, returns regions that are wholly free then."""
         self.gate.late = late
 
     @property
     def out(self) -> int:
-        """Chunks that CuPy has."""
+        """Chunks that CuPy has from the C callbacks."""
         return int(self.gate.out)
 
     @property
     def inside(self) -> int:
-        """Calls of CuPy that are running, in all threads."""
+        """C callbacks of CuPy that are running, in all threads."""
         return int(self.gate.inside)
 
     def end(self) -> None:
-        """Python exits: make no more Python calls, and free nothing."""
+        """Python exits: make no more Python calls for CuPy, and free nothing."""
         self.is_open = False
         cupy_functions.end(self.gate)
 
 
 class HookReports:
-    """Reports what CuPy's memory hooks are told to the ledgers of observed heaps, in C.
+    """The C functions that CuPy's memory hooks call: they report to the ledgers of observed heaps.
 
     Calls of the object that observes, on rare paths: `allocated(device, address, size, requested, pooled)`,
     `freed(device, address)`, `settle_heaps()`, and after some allocations `look()`.
@@ -269,7 +273,7 @@ class HookReports:
         stream_of: address of the C function `intptr_t (int device)` that returns CuPy's current stream.
         device_of: address of the C function `int (int)` that returns the current device; its argument is 0.
             0: there is one device.
-        labels: number of the label table (`labels.use`).
+        labels: number of the label table (`labels_and_marks.use`).
         walker: records Python stacks; None: no stacks.
     """
 
@@ -277,24 +281,24 @@ class HookReports:
         self.watch = cupy_functions.watch(stream_of, device_of, labels, walker)
 
     def methods(self) -> dict[str, Any]:
-        """The methods of a memory hook that C answers, by name."""
+        """The methods of CuPy's memory hook that are C callbacks, by name."""
         methods: dict[str, Any] = cupy_functions.methods(self.watch)
         return methods
 
     def open(self, observed: Any) -> None:
-        """Report to the heaps of `observed` from now on, and keep it; None: report nothing."""
+        """Let the C callbacks of CuPy's hooks report to the heaps of `observed`, and keep it; None: report nothing."""
         cupy_functions.watch_open(self.watch, observed)
 
     def add(self, device: int, reports: object) -> None:
-        """Report the allocations of a device to `ObservedHeap.reports`."""
+        """Let C callbacks report CuPy's allocations of a device to `ObservedHeap.reports`."""
         cupy_functions.watch_add(self.watch, device, reports)
 
     def number(self, stream: int, number: int) -> None:
-        """Give a stream its number, in order: 1, 2, ..."""
+        """For the C callbacks: give a stream of CuPy's its number, in order: 1, 2, ..."""
         cupy_functions.watch_stream(self.watch, stream, number)
 
     def grants(self, by: int) -> None:
-        """Change the count of allocations that are getting memory from the driver: Python reports these."""
+        """Change the C callbacks' count of allocations that get memory from the driver now: Python reports these."""
         cupy_functions.watch_grants(self.watch, by)
 
 
@@ -314,7 +318,7 @@ class HookReports:
 
 
 class StreamHeap(NamedTuple):
-    """A heap in the table of PyTorch's streams.
+    """A heap in the table of PyTorch's streams that C code reads.
 
     Attributes:
         allocator: the heap.
@@ -330,11 +334,13 @@ class StreamHeap(NamedTuple):
 
 
 class StreamTable:
-    """The heaps of one service, by stream. Tensors may outlive it: a heap stays until it is removed.
+    """The C functions that PyTorch calls while it is served, and their table of heaps by stream.
+
+    Tensors may outlive a service: a heap stays until it is removed.
 
     Args:
         service: its number, from 1; one service at a time serves new requests.
-        labels: number of the table its labels are in (`labels.use`).
+        labels: number of the table its labels are in (`labels_and_marks.use`).
     """
 
     def __init__(self, service: int, labels: int) -> None:
@@ -350,15 +356,15 @@ class StreamTable:
         return torch_functions.functions()
 
     def add(self, allocator: "BFCAllocator", device: int) -> None:
-        """Add a spare heap for the next new stream of the device."""
+        """Give the C callbacks a spare heap of PyTorch's for the next new stream of the device."""
         torch_functions.add(allocator, device, self.service, self.labels)
 
     def remove(self, allocator: "BFCAllocator") -> bool:
-        """Forget a heap whose service ended, if PyTorch has no memory of it; returns whether it did."""
+        """Let the C callbacks forget a heap whose service ended, if PyTorch has no memory of it; whether they did."""
         return bool(torch_functions.remove(allocator))
 
     def late_frees(self) -> Iterator[None]:
-        """Wait for frees of memory of ended services, of all tables; for one thread, which acts on each.
+        """Wait for PyTorch's frees of memory of ended services, of all tables; for one thread, which acts on each.
 
         The freeing thread waits until the next step of the iteration, for at most 0.3 s.
         """
@@ -380,7 +386,7 @@ class StreamTable:
         return torch_functions.thrower(parts)
 
     def serve(self, thrower: int, deferred: Any) -> None:
-        """Serve new requests from now on.
+        """Let the C callbacks serve PyTorch's new requests from now on.
 
         Args:
             thrower: address of a `void (*)(const char *)` that throws a C++ exception when memory runs out; 0: the
@@ -390,20 +396,20 @@ class StreamTable:
         torch_functions.serve(self.service, thrower, deferred)
 
     def stop(self, deferred: Any) -> None:
-        """Serve no new requests; frees still reach the heaps."""
+        """Let the C callbacks serve no new requests of PyTorch; frees still reach the heaps."""
         torch_functions.serve(0, 0, deferred)
 
     def in_use(self) -> list[StreamHeap]:
-        """The heaps that a stream uses, in the order they were added."""
+        """The heaps of the C callbacks that a stream of PyTorch's uses, in the order they were added."""
         rows = torch_functions.heaps_of(self.service)
         return [StreamHeap(row[0], row[1], row[3], (row[4], *row[5])) for row in reversed(rows) if row[2]]
 
     def give_back(self, pointer: int, device: int, stream: int) -> None:
-        """Free memory of any of the heaps."""
+        """Free memory of any of PyTorch's heaps, by C code."""
         torch_functions.give_back(pointer, device, stream)
 
     def count(self, noted: int, held: int) -> None:
-        """Set how many addresses other streams read, and how many frees wait for them: at 0 and 0 no Python runs."""
+        """Tell the C callbacks how many addresses other streams read and how many frees wait; 0, 0: no Python runs."""
         torch_functions.count(noted, held)
 
     def end(self) -> None:
@@ -425,7 +431,7 @@ class StreamTable:
 
 
 class UninterruptedCall:
-    """Calls a function while signals are deferred; what their handlers raise is raised again after the call.
+    """Calls a function for C code while signals are deferred; what their handlers raise is raised again after the call.
 
     Args:
         function: it may raise, unless the caller in C++ accepts no exception.
@@ -436,7 +442,7 @@ class UninterruptedCall:
         self._is_finalizing = sys.is_finalizing  # as modules lose their names when Python exits
 
     def __call__(self, *arguments: Any) -> Any:
-        """What the function returns or raises."""
+        """What the function that C code calls returns or raises."""
         if self._is_finalizing():
             return self._function(*arguments)
         interrupt = _block()

@@ -36,23 +36,13 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.c_callbacks import CupyHook, HookReports
+from bfcviz.live.deferred_frees import DeferredFrees, RelaxedEvent, StreamEvent, event_behind, stream_handle
 from bfcviz.live.heap_provider import HeapProvider, ThreadStartHook, log_and_labels, logs_of_heaps
 from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room, Share
 from bfcviz.live.numpy import capsule_pointer
 from bfcviz.live.observed_heap import ObservedHeap, Polling
-from bfcviz.live.served_heap import (
-    IS_COMPILED,
-    OPTIONS,
-    DeferredFrees,
-    HeapFactory,
-    RelaxedEvent,
-    ServedHeap,
-    StreamEvent,
-    event_behind,
-    require_compiled,
-    stream_handle,
-)
-from bfcviz.live.stacks import Capture, Captured
+from bfcviz.live.served_heap import IS_COMPILED, OPTIONS, HeapFactory, ServedHeap, require_compiled
+from bfcviz.live.stack_capture import Capture, Captured
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
@@ -100,26 +90,26 @@ class CupyFunctions:
     # -- devices and streams ------------------------------------------------------------------------------------
 
     def device(self) -> int:
-        """Number of this thread's device."""
+        """Number of the device that CuPy uses in this thread."""
         return int(self.runtime.getDevice())
 
     def total_memory(self, device: int) -> int:
-        """Bytes a device has."""
+        """Bytes a device has, as CuPy says."""
         return int(self.cupy.cuda.Device(device).mem_info[1])
 
     def room(self, device: int) -> Room:
-        """The memory of a device now."""
+        """The memory of a device now, as CuPy says."""
         available, total = self.cupy.cuda.Device(device).mem_info
         return Room(int(total), int(available), cuda_driver.load().attribute(CAPABILITY_MAJOR, device))
 
     def stream_of(self) -> int:
-        """Address of a C function `intptr_t (int device)`: this thread's stream. It needs the GIL and may raise."""
+        """Address of a C function `intptr_t (int device)`: CuPy's stream here. It needs the GIL and may raise."""
         return _exported_cupy_function(*_STREAM_OF) or _address_of(
             lambda device: self.cupy.cuda.get_current_stream(device).ptr, ctypes.c_ssize_t
         )
 
     def device_of(self) -> int:
-        """Address of a C function `int (int)`: this thread's device. It needs the GIL and may raise; give it 0.
+        """Address of a C function `int (int)`: CuPy's device of this thread. It needs the GIL and may raise; give it 0.
 
         0: there is one device; asking for the current one would cost each allocation a call of the driver.
         """
@@ -128,7 +118,7 @@ class CupyFunctions:
         return _exported_cupy_function(*_DEVICE_OF) or _address_of(lambda _: self.device(), ctypes.c_int)
 
     def stream_handle(self, device: int) -> int:
-        """This thread's stream."""
+        """The handle of CuPy's stream in this thread."""
         return int(self.cupy.cuda.get_current_stream(device).ptr)
 
     def stream_object(self, device: int) -> object:
@@ -136,7 +126,7 @@ class CupyFunctions:
         return self.cupy.cuda.get_current_stream(device)
 
     def record(self, device: int, stream: int) -> StreamEvent:
-        """Record an event behind all work in a stream so far; `stream` is this thread's current one.
+        """Record a CuPy event behind all work in a stream so far; `stream` is this thread's current one.
 
         While this or another stream is captured and the event is forbidden, it is recorded after the capture.
         """
@@ -157,7 +147,7 @@ class CupyFunctions:
         return RelaxedEvent(lambda: event.done, event.synchronize)
 
     def synchronize(self, device: int) -> None:
-        """Wait for all work on a device.
+        """Wait for all of CuPy's work on a device.
 
         Raises:
             LiveError: a stream of this thread is being captured; waiting would break the capture.
@@ -171,7 +161,7 @@ class CupyFunctions:
 
     @contextmanager
     def _on(self, device: int) -> Iterator[cuda_driver.Driver]:
-        """Make a device current, in the mode whose calls break no capture."""
+        """Make a device current for CuPy, in the mode whose calls break no capture."""
         driver = cuda_driver.load()
         with self.cupy.cuda.Device(device), driver.relaxed():
             yield driver
@@ -179,11 +169,11 @@ class CupyFunctions:
     # -- memory -------------------------------------------------------------------------------------------------
 
     def sub_allocator(self, memory: Memory, device: int, stream: int, budget: Budget) -> SubAllocator:
-        """The sub-allocator of a heap."""
+        """The sub-allocator of a heap that CuPy is served from."""
         return cuda_sub_allocator(memory, device, stream_handle(stream), budget=budget)
 
     def redirect(self, source: SubAllocator, stream: int) -> None:
-        """Let a sub-allocator without any grant serve another stream."""
+        """Let CuPy's sub-allocator without any grant serve another stream."""
         if isinstance(source, CudaSubAllocator):
             source.stream = stream_handle(stream)
 
@@ -209,15 +199,15 @@ class CupyFunctions:
             return max(before - sum(int(pool.total_bytes()) for pool in pools), 0)
 
     def get_allocator(self) -> Any:
-        """The allocator of this thread, which `cupy.empty` calls."""
+        """CuPy's allocator of this thread, which `cupy.empty` calls."""
         return self.cupy.cuda.get_allocator()
 
     def pool_of(self, pooled: int) -> Any:
-        """A weak reference to the pool of one device that a hook's `pmem_id` belongs to; None: it cannot be told."""
+        """A weak reference to CuPy's pool of one device that a hook's `pmem_id` belongs to; None: it cannot be told."""
         return getattr(ctypes.cast(pooled, ctypes.py_object).value, "pool", None) if pooled else None
 
     def is_grant(self, device: int, address: int, size: int) -> bool:
-        """Whether an allocation of the driver, of at least `size` bytes, begins at an address now; True if it fails."""
+        """Whether the driver has an allocation for CuPy, of at least `size` bytes, at an address; True if it fails."""
         base, length = ctypes.c_uint64(), ctypes.c_size_t()
         arguments = (ctypes.byref(base), ctypes.byref(length), ctypes.c_uint64(address))
         try:
@@ -229,11 +219,11 @@ class CupyFunctions:
         return status == 0 and base.value == address and length.value >= size
 
     def has_pool(self) -> bool:
-        """Whether this thread's allocator is a memory pool."""
+        """Whether CuPy's allocator in this thread is a memory pool."""
         return isinstance(getattr(self.get_allocator(), "__self__", None), self.cupy.cuda.MemoryPool)
 
     def set_allocator(self, allocator: Any) -> None:
-        """Set the allocator of all threads.
+        """Set CuPy's allocator of all threads.
 
         Raises:
             LiveError: within `cupy.cuda.using_allocator`.
@@ -326,19 +316,19 @@ class _HookReference:
 
 
 class _ThreadStream:
-    """A thread's own default stream. Other threads can only wait for the whole device."""
+    """A thread's own default stream of CuPy's. Other threads can only wait for the whole device."""
 
     def __init__(self, cuda: CupyFunctions, device: int) -> None:
         self._cuda = cuda
         self._device = device
 
     def synchronize(self) -> None:
-        """Wait for all work on the device."""
+        """Wait for all of CuPy's work on the device."""
         self._cuda.synchronize(self._device)
 
 
 class CupyStreamHeaps:
-    """The heaps, and the methods that the hook calls; these take `(pointer, device, stream, current stream)`.
+    """CuPy's heaps by stream; the methods that `CupyHook` calls take `(pointer, device, stream, current stream)`.
 
     Each stream has its own heap, and freed memory returns to the heap it came from. A stream works in order, so its
     own memory can be reused at once. Three cases need more:
@@ -372,19 +362,19 @@ class CupyStreamHeaps:
         self._deferred: DeferredFrees | None = None
 
     def open(self, hook: "CupyHook") -> None:
-        """Serve this hook."""
+        """Serve the requests of this hook of CuPy's."""
         self._hook = ref(hook)
         owner: Any = _HookReference(hook)
         self._deferred = DeferredFrees(owner, lambda _: None, self._cuda)
 
     def require(self, device: int) -> None:
-        """Make the heap of this thread's stream if there is none; raises the error if that fails."""
+        """Make the heap of CuPy's stream in this thread if there is none; raises the error if that fails."""
         hook = self._hook()
         if hook is not None and not self.add_heap(0, device, hook.stream(device), 0):
             self.raise_error()
 
     def add_heap(self, _pointer: int, device: int, stream: int, _now: int) -> bool:
-        """Make the heap of a new stream; False: it failed, `recover` raises the error."""
+        """Make the heap of a new stream of CuPy's; False: it failed, `recover` raises the error."""
         hook = self._hook()
         with self._lock:
             if hook is None or (device, stream) in self.heaps:
@@ -402,7 +392,7 @@ class CupyStreamHeaps:
         return True
 
     def _inherit(self, hook: "CupyHook", device: int, stream: int, kept: object) -> bool:
-        """Reuse the heap of a destroyed stream, and empty all such heaps; False: there is none."""
+        """Reuse the heap of a destroyed stream of CuPy's, and empty all such heaps; False: there is none."""
         free = [key for key in list(self._streams) if key[0] == device and self._release(key)]
         for old in free[:1]:
             heap = self.heaps[old]
@@ -414,7 +404,7 @@ class CupyStreamHeaps:
         return bool(free)
 
     def _release(self, key: tuple[int, int]) -> bool:
-        """Release the regions of a heap whose stream is destroyed and done, with no chunk in use; False: it is not."""
+        """Release the regions of a heap whose CuPy stream is destroyed and done, without chunks in use; else False."""
         heap = self.heaps[key]
         if _cupy_stream_references(self._streams, key) > _ALONE or heap.stats().chunks_in_use:
             return False
@@ -438,7 +428,7 @@ class CupyStreamHeaps:
         return streams.setdefault(device, _ThreadStream(self._cuda, device))
 
     def defer(self, pointer: int, device: int, stream: int, now: int) -> bool:
-        """Defer a free under another stream until that stream is done; returns whether it is deferred."""
+        """Defer CuPy's free under another stream until that stream is done; returns whether it is deferred."""
         hook = self._hook()
         if self._deferred is None or hook is None or now == ~stream:
             self._cuda.synchronize(device)  # the stream is unknown
@@ -449,37 +439,37 @@ class CupyStreamHeaps:
         return is_held
 
     def free_ready(self, _pointer: int, device: int, stream: int, _now: int) -> bool:
-        """Carry out the deferred frees whose events are done."""
+        """Carry out CuPy's deferred frees whose events are done."""
         return self._deferred is not None and self._deferred.free_ready(0, device, stream)
 
     def wait(self) -> None:
-        """Wait for all deferred frees and carry them out."""
+        """Wait for all of CuPy's deferred frees and carry them out."""
         for device in {device for device, _ in list(self.heaps)}:
             if self._deferred is not None:
                 self._deferred.wait(0, device, 0)
 
     def give_back(self) -> None:
-        """Return the wholly free regions of all devices."""
+        """Return the wholly free regions of CuPy's heaps of all devices."""
         for heap in list(self.heaps.values()):
             heap.give_back()
 
     def tidy(self, _pointer: int, device: int, stream: int, _now: int) -> bool:
-        """Return the wholly free regions of a heap. A GPU that fails here has failed before."""
+        """Return the wholly free regions of a heap of CuPy's. A GPU that fails here has failed before."""
         with suppress(BfcvizError):
             self.heaps[device, stream].give_back()
         return True
 
     def heaps_of(self, device: int) -> "list[CupyHeap]":
-        """The heaps of a device."""
+        """CuPy's heaps of a device."""
         return [heap for (place, _), heap in list(self.heaps.items()) if place == device]
 
     def trim(self, device: int) -> int:
-        """Release the wholly free regions of a device; returns how many bytes."""
+        """Release the wholly free regions of CuPy's heaps of a device; returns how many bytes."""
         self.free_ready(0, device, 0, 0)
         return sum(heap.trim() for heap in self.heaps_of(device))
 
     def recover(self, hook: "CupyHook", size: int) -> Any:
-        """A request got no memory: make room and retry once, as CuPy's pool does.
+        """A request of CuPy's got no memory: make room and retry once, as CuPy's pool does.
 
         Raises:
             OutOfMemory: the retry failed, too.
@@ -504,7 +494,7 @@ class CupyStreamHeaps:
         raise cupy_out_of_memory(self._cuda.cupy.cuda.memory.OutOfMemoryError, self.failure)
 
     def raise_error(self) -> None:
-        """Raise the error of this thread's last `add_heap`, or of a heap's sub-allocator; none: do nothing."""
+        """Raise CuPy's error of this thread's last `add_heap`, or of a heap's sub-allocator; none: do nothing."""
         error, self._thread.error = getattr(self._thread, "error", None), None
         for heap in list(self.heaps.values()):
             kept = heap.sub_allocator.error
@@ -517,7 +507,7 @@ class CupyStreamHeaps:
             del error  # it references this frame and its callers: they would live until a garbage collection
 
     def _numbers(self, device: int, stream: int, size: int) -> OutOfMemory:
-        """The totals after a request of a stream failed."""
+        """The totals after a request of CuPy's stream failed."""
         heap = self.heaps[device, stream]
         others = [(other.name, other.stats()) for other in self.heaps_of(device) if other is not heap]
         return OutOfMemory.of(size, heap.stats(), others=others)
@@ -570,7 +560,7 @@ class CupyServed(HeapProvider):
 
     @property
     def description(self) -> str:
-        """The way, and what it means."""
+        """How CuPy is served, and what that means, as a sentence."""
         emptied = sum(self._emptied)
         if not emptied:
             return self._description
@@ -581,37 +571,37 @@ class CupyServed(HeapProvider):
 
     @property
     def heaps(self) -> list[BFCAllocator]:
-        """A heap for each stream used so far; more may come."""
+        """CuPy's heaps, one for each stream used so far; more may come."""
         return list(self.stream_heaps.heaps.values())
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failed request; None: none failed."""
+        """The numbers of CuPy's last failed request; None: none failed."""
         return self.stream_heaps.failure
 
     def settle(self) -> None:
-        """Carry out the deferred frees whose streams are done."""
+        """Carry out CuPy's deferred frees whose streams are done."""
         self.stream_heaps.free_ready(0, 0, 0, 0)
 
     # -- the methods of CuPy's MemoryPool, for the current device -------------------------------------------------
 
     def free_all_blocks(self) -> int:
-        """Release the wholly free regions of this device; returns how many bytes.
+        """Release the wholly free regions of CuPy's heaps on this device; returns how many bytes.
 
         CuPy's own `free_all_blocks` empties CuPy's pool, which is not in use here.
         """
         return self.stream_heaps.trim(self._cuda.device())
 
     def used_bytes(self) -> int:
-        """Bytes of the chunks in use: arrays, padding, and deferred frees."""
+        """Bytes of CuPy's chunks in use: arrays, padding, and deferred frees."""
         return sum(heap.stats().bytes_in_use for heap in self.stream_heaps.heaps_of(self._cuda.device()))
 
     def free_bytes(self) -> int:
-        """Free bytes of the heaps."""
+        """Free bytes of the heaps that CuPy is served from."""
         return sum(heap.stats().free_bytes for heap in self.stream_heaps.heaps_of(self._cuda.device()))
 
     def total_bytes(self) -> int:
-        """Bytes that the heaps allocated from the device."""
+        """Bytes that CuPy's heaps allocated from the device."""
         return sum(heap.stats().pool_bytes for heap in self.stream_heaps.heaps_of(self._cuda.device()))
 
     # -- begin and end of the `with` ----------------------------------------------------------------------------
@@ -670,7 +660,7 @@ def serve_cupy(
         headroom: bytes, or text, of the free memory to leave free.
         log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
             memory. A recording includes its labels.
-        labels: interns the names of `labels.label`.
+        labels: interns the names of `labels_and_marks.label`.
         memory: `device`, `managed`, `async` or `virtual`; see `allocator.cuda`.
         capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
         options: of the heaps.
@@ -768,7 +758,7 @@ class CupyObserved(HeapProvider):
 
     @property
     def description(self) -> str:
-        """The way, and what it means."""
+        """How CuPy's pools are observed, and what that means, as a sentence."""
         text = (
             "CuPy is observed: its own pool serves it; the allocations of this thread and of threads started here are "
             "recorded. Threads that ran before are not recorded. Memory that the pool releases to the driver is "
@@ -782,16 +772,16 @@ class CupyObserved(HeapProvider):
 
     @property
     def heaps(self) -> list[ObservedHeap]:
-        """A heap for each device used so far; more may come."""
+        """The observed heap of each device that CuPy used so far; more may come."""
         return list(self._heaps.values())
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failed request; None: none failed."""
+        """The numbers of CuPy's last failed request; None: none failed."""
         return self._failure
 
     def settle(self) -> None:
-        """Wait until all reports are recorded, and record what the pools have released."""
+        """Wait until all reports of CuPy's hooks are recorded, and record what the pools have released."""
         self.settle_heaps()
         for releases in list(self._releases.values()):
             releases.look(thorough=True)
@@ -824,7 +814,7 @@ class CupyObserved(HeapProvider):
     # -- calls of the hooks ------------------------------------------------------------------------------------
 
     def heap(self, device: int) -> ObservedHeap:
-        """The heap of a device; made at its first use."""
+        """The observed heap of CuPy's pools on a device; made at its first use."""
         if device not in self._heaps:
             log = next(self._logs)
             total = self._cuda.total_memory(device)
@@ -836,18 +826,18 @@ class CupyObserved(HeapProvider):
         return self._heaps[device]
 
     def device(self) -> int:
-        """Number of the device that is current in this thread."""
+        """Number of the device that is current for CuPy in this thread."""
         return self._cuda.device()
 
     def granted(self, address: int, size: int) -> None:
-        """A pool got memory from the driver for the allocation that this thread is making."""
+        """A pool of CuPy's got memory from the driver for the allocation that this thread is making."""
         if self._is_open and address:
             if threading.get_ident() not in self._granted:
                 self._count_grants(1)
             self._granted[threading.get_ident()] = address, size
 
     def allocated(self, device: int, address: int, size: int, requested: int, pooled: int) -> None:
-        """A pool served a request; address 0: the request failed. `size` is rounded up, `pooled` CuPy's `pmem_id`."""
+        """CuPy's pool served a request; address 0: the request failed. `size` is rounded up, `pooled` the `pmem_id`."""
         if not self._is_open or requested == 0:
             return
         heap, label = self.heap(device), self._capture.number()
@@ -865,17 +855,17 @@ class CupyObserved(HeapProvider):
             self._failure = OutOfMemory.of(requested, heap.stats(), rounded=size)
 
     def freed(self, device: int, address: int) -> None:
-        """Memory was freed to a pool."""
+        """Memory was freed to a pool of CuPy's."""
         if self._is_open:
             self.heap(device).free(address)
 
     def settle_heaps(self) -> None:
-        """Record the reports that wait."""
+        """Record the reports of CuPy's hooks that wait."""
         for heap in self.heaps:
             heap.settle()
 
     def look(self) -> None:
-        """Record what the pools have released since the last look."""
+        """Record what CuPy's pools have released since the last look."""
         for releases in list(self._releases.values()):
             releases.look()
 
@@ -884,7 +874,7 @@ class CupyObserved(HeapProvider):
             self._reports.grants(by)
 
     def _stream(self, device: int) -> int:
-        """The current stream's number, in order of first use; 0: the default stream."""
+        """The number of CuPy's current stream, in order of first use; 0: the default stream."""
         handle = int(self._cuda.stream_handle(device))
         if not handle:
             return 0
@@ -919,7 +909,7 @@ class PoolReleases:
         self._lock = threading.RLock()
 
     def grant(self, address: int, size: int, pool: "ref[Any] | None") -> None:
-        """Record that a pool got [address, address + size); None: which one is unknown."""
+        """Record that a pool of CuPy's got [address, address + size); None: which one is unknown."""
         with self._lock:
             if pool is not None:
                 self._expected += size if id(pool) in self._pools else _bytes_of_cupy_pool(pool)
@@ -932,7 +922,7 @@ class PoolReleases:
             self._heap.grant(address, size)
 
     def look(self, *, thorough: bool = False) -> None:
-        """Record the releases since the last look.
+        """Record what CuPy's pools have released since the last look.
 
         Args:
             thorough: also look for grants that are gone while chunks in them seem to be in use, because frees were not
@@ -1007,7 +997,7 @@ def observe_cupy(
     Args:
         log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
             memory. A recording includes its labels.
-        labels: interns the names of `labels.label`.
+        labels: interns the names of `labels_and_marks.label`.
         capture: what is recorded with each allocation, as for `serve_cupy`.
 
     Raises:

@@ -156,7 +156,7 @@ class _Nvml:
             raise _NvmlMissing(f"NVML does not start, so other processes are not known: {error}") from None
 
     def devices(self) -> list[_NvmlDevice]:
-        """All devices of the machine."""
+        """All devices of the machine that NVML lists."""
         count = self._asked(self._nvml.nvmlDeviceGetCount) or 0
         handles = [self._asked(self._nvml.nvmlDeviceGetHandleByIndex, number) for number in range(count)]
         return [
@@ -186,7 +186,7 @@ class _Nvml:
         )
 
     def _processes(self, handle: Any) -> dict[int, int]:
-        """Bytes of each process; a process that computes and draws is in both lists with all that it has."""
+        """Bytes of each process, as NVML says; one that computes and draws is in both lists with all that it has."""
         found: dict[int, int] = {}
         for name in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"):
             for each in self._asked(getattr(self._nvml, name), handle) or ():
@@ -233,7 +233,7 @@ def _told_by_framework(ask: Callable[[int], T | None], device: int) -> T | None:
 
 
 def _served_heap_pools(device: int) -> list[AccountPoolFigures]:
-    """The heaps that serve a framework on a device."""
+    """The pools of an account that are heaps which serve a framework on a device."""
     found = []
     for provider in active_providers():
         for heap in provider.heaps if provider.way == "serve" else ():

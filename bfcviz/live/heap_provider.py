@@ -15,7 +15,7 @@ from bfcviz.events.origin import Pool
 from bfcviz.events.schema import MAX_POOLS
 from bfcviz.events.storage.recording import Recording, add_threads_to_recordings, name_thread_in_recordings
 from bfcviz.frameworks import FRAMEWORKS, WatchRequest, Way, WayName, is_on_host, way_of
-from bfcviz.live import labels, memory_limits
+from bfcviz.live import labels_and_marks, memory_limits
 from bfcviz.live.served_heap import OPTIONS
 from bfcviz.units import format_bytes
 
@@ -43,48 +43,48 @@ class HeapProvider(ABC):
     @property
     @abstractmethod
     def description(self) -> str:
-        """How the framework is watched and what that means, in a sentence."""
+        """How the provider's framework is watched and what that means, in a sentence."""
 
     @property
     @abstractmethod
     def heaps(self) -> list[Any]:
-        """The heaps so far, each of which `LiveDashboard` can watch; more may come.
+        """The provider's heaps so far, each of which `LiveDashboard` can watch; more may come.
 
         All write to the log that was given, if it is on disk; otherwise the first.
         """
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failed request; None: none failed, or the framework only raises its own error."""
+        """The provider's numbers of the last failed request; None: none failed, or the framework raises its own."""
         return None
 
     @property
     def logs(self) -> list[Any]:
-        """The event log of each heap."""
+        """The event log of each heap of this provider."""
         return [heap.log for heap in self.heaps]
 
     def left_out(self, log: Any) -> list[str]:
-        """The names of the heaps that write to another log: a log takes 256."""
+        """The names of this provider's heaps that write to another log: a log takes 256."""
         return [str(heap.name) for heap in self.heaps if heap.log is not log]
 
     @property
     def is_active(self) -> bool:
-        """Whether its `with` has begun and has not ended."""
+        """Whether the provider's `with` has begun and has not ended."""
         return any(each is self for each in self._active)
 
     def new_heaps(self, known: Iterable[Any]) -> list[Any]:
-        """The heaps that are not in `known`."""
+        """The provider's heaps that are not in `known`."""
         before = {id(heap) for heap in known}
         return [heap for heap in self.heaps if id(heap) not in before]
 
     def settle(self) -> None:  # noqa: B027  most have nothing to do
-        """Record deferred events."""
+        """Record the provider's deferred events."""
 
     def watch_here(self) -> None:  # noqa: B027  most watch the whole process
-        """Also watch this context (`contextvars`): NumPy is served per context, all others per process."""
+        """Let the provider watch this context, too (`contextvars`): NumPy is served per context, others per process."""
 
     def close(self) -> None:
-        """End, as leaving the `with` does; does nothing if it is not active."""
+        """End the provider, as leaving the `with` does; does nothing if it is not active."""
         if self.is_active:
             self.__exit__(None, None, None)
 
@@ -96,20 +96,20 @@ class HeapProvider(ABC):
         add_threads_to_recordings()
         self._thread_names = ThreadStartHook(lambda: True, name_thread_in_recordings)
         self._thread_names.begin()
-        labels.begin(self)
+        labels_and_marks.begin(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        labels.end(self)
+        labels_and_marks.end(self)
         self._thread_names.end()
         cls = type(self)
         cls._active = tuple(each for each in cls._active if each is not self)
         self._stop(error)
 
     def _refuse_second(self) -> None:
-        """Raise LiveError if another one is active and only one may be."""
+        """Raise LiveError if another provider is active and only one may be."""
         if self.is_active or (self._active and not self.is_shared):
             done = "served" if self.way == "serve" else "observed"
             heaps = ", ".join(map(_heap_name_and_limit, self._active[-1].heaps)) or "files of its own"
@@ -117,11 +117,11 @@ class HeapProvider(ABC):
 
     @abstractmethod
     def _start(self) -> None:
-        """Begin to serve or observe; if it raises it must first restore everything."""
+        """Begin to serve or observe the framework; if it raises it must first restore everything."""
 
     @abstractmethod
     def _stop(self, error: BaseException | None) -> None:
-        """End it; `error` is the exception that ends the `with`."""
+        """End the provider; `error` is the exception that ends the `with`."""
 
 
 def _heap_name_and_limit(heap: Any) -> str:
@@ -139,7 +139,7 @@ class ThreadStartHook:
         self._original = threading.Thread.start
 
     def begin(self) -> None:
-        """Replace `threading.Thread.start`."""
+        """Replace `threading.Thread.start`, so that new threads are watched, too."""
         self._original = original = threading.Thread.start
 
         def start(thread: threading.Thread) -> None:
@@ -156,7 +156,7 @@ class ThreadStartHook:
         threading.Thread.start = start  # type: ignore[method-assign, assignment]
 
     def end(self) -> None:
-        """Restore the original; if other code has replaced it since, only pass calls on."""
+        """Restore `threading.Thread.start`; if other code has replaced it since, only pass calls on."""
         if threading.Thread.start is self._start:
             threading.Thread.start = self._original  # type: ignore[method-assign]
         self._start = None

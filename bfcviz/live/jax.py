@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 from weakref import ref
 
 from bfcviz import _interrupts
-from bfcviz.code_places import CodePlace, own_place, shown_file
 from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
@@ -16,11 +15,12 @@ from bfcviz.events.origin import REGION_FACTS, KnownGaps
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
 from bfcviz.live.observed_heap import ObservedHeap, Polling
-from bfcviz.live.stacks import DEEPEST, MOST
+from bfcviz.live.stack_capture import DEEPEST, MOST
+from bfcviz.stack_frames import CodePlace, own_place, shown_file
 
 
 class ArrayNames:
-    """Interns a label for each stack, shape and data type; the frames of a stack are read once.
+    """Interns a label for each stack, shape and data type of JAX's arrays; the frames of a stack are read once.
 
     JAX keeps the stack of the call that made an array (`Array.traceback`). The lines inside a function under `jax.jit`
     are not in it, because the compiled program does not run them: its results have the line that calls the function.
@@ -33,7 +33,7 @@ class ArrayNames:
         self._numbers: dict[Any, int] = {}
 
     def number(self, stack: Any, shape: tuple[int, ...], data_type: Any, devices: int = 1) -> int:
-        """The number of the label.
+        """The number of the label of an array of JAX's.
 
         Args:
             stack: JAX's traceback; None: JAX has none.
@@ -60,7 +60,7 @@ class ArrayNames:
         return self._labels.intern(name or f"{data_type}{details['shape']}", **details)
 
     def _words(self, stack: Any) -> tuple[str, str]:
-        """The name and the text of a stack; both empty if there is none."""
+        """The name and the text of a stack of JAX's; both empty if there is none."""
         if stack is None:
             return "", ""
         words = self._stacks.get(stack)
@@ -96,7 +96,7 @@ class MadeUpAddresses:
         self._starts: dict[int, int] = {}  # of each gap, by its end
 
     def take(self, size: int) -> int:
-        """The start of a range of `size` bytes, 1 or more."""
+        """The made-up address of an array of `size` bytes, 1 or more."""
         at = bisect_left(self._gaps, (size, 0))
         if at == len(self._gaps):
             start = self._top
@@ -109,7 +109,7 @@ class MadeUpAddresses:
         return start
 
     def give_back(self, start: int, size: int) -> None:
-        """Free a range that `take` returned for this size."""
+        """Free the made-up addresses that `take` returned for this size."""
         stop = start + size
         if stop in self._sizes:
             stop += self._remove(stop)
@@ -127,7 +127,7 @@ class MadeUpAddresses:
         self._starts[start + size] = start
 
     def _remove(self, start: int) -> int:
-        """Remove a gap; returns its size."""
+        """Remove a gap of made-up addresses; returns its size."""
         size = self._sizes.pop(start)
         del self._starts[start + size]
         del self._gaps[bisect_left(self._gaps, (size, start))]
@@ -138,7 +138,7 @@ _MOST_SHARDINGS = 4096
 
 
 class DeviceArrays:
-    """The live arrays of one device.
+    """JAX's live arrays of one device.
 
     Args:
         memory: the kind of the device's own memory; None: unknown, then all arrays are in it.
@@ -156,25 +156,25 @@ class DeviceArrays:
         self._addresses = MadeUpAddresses()
 
     def holds(self, memory: str | None) -> bool:
-        """Whether this kind of memory is the device's own."""
+        """Whether this kind of JAX's memory is the device's own."""
         return memory is None or self._memory in (None, memory)
 
     def add(self, size: int, label: int) -> int:
-        """An array of `size` bytes, 1 or more, came; returns its address."""
+        """A live array of `size` bytes, 1 or more, came; returns its made-up address."""
         address = self._addresses.take(size)
         self.heap.allocate(address, size, label=label)
         self.num_bytes += size
         return address
 
     def remove(self, address: int, size: int) -> None:
-        """It went."""
+        """A live array of JAX's went."""
         self.heap.free(address)
         self.num_bytes -= size
         self._addresses.give_back(address, size)
 
 
 class _Where(NamedTuple):
-    """Where arrays of a sharding are: observed devices with their own memory, the same with another, all devices."""
+    """Where JAX's arrays of a sharding are: observed devices with own memory, the same with another, all devices."""
 
     own: tuple[DeviceArrays, ...]
     elsewhere: tuple[DeviceArrays, ...]
@@ -200,7 +200,7 @@ class _LiveArray(NamedTuple):
 
 
 class LiveArrays:
-    """Reads the live arrays of some devices: an event for each array that came or went since the last reading.
+    """Reads JAX's live arrays of some devices: an event for each array that came or went since the last reading.
 
     A reading takes nothing from the program:
 
@@ -237,7 +237,7 @@ class LiveArrays:
         self._places: dict[Any, _Where] = {}
 
     def read(self) -> None:
-        """Write the frees of the arrays that went since the last reading, and the allocations of the new ones.
+        """Write the frees of JAX's arrays that went since the last reading, and the allocations of the new ones.
 
         Ctrl+C waits for the end: half a reading would leave arrays that never go.
         """
@@ -260,7 +260,7 @@ class LiveArrays:
         self._write(gone, {number: array for number, array in new.items() if not _is_shard(array, left)})
 
     def _list(self) -> tuple[set[int], dict[int, _LiveArray]]:
-        """The ids of the known arrays that are still there, and the new arrays by their ids."""
+        """The ids of JAX's known arrays that are still there, and the new arrays by their ids."""
         self.unread = 0
         there, new = set(), {}
         arrays = list(self._listed())
@@ -296,7 +296,7 @@ class LiveArrays:
         return found
 
     def _write(self, gone: list[tuple[_LiveArray, list[int]]], new: Mapping[int, _LiveArray]) -> None:
-        """Write the events of a reading so that no device ever holds more than before or after it.
+        """Write the events of a reading of JAX's arrays so that no device ever holds more than before or after it.
 
         When each came or went is unknown. All frees first would draw an empty device at every reading of a loop that
         replaces its arrays, all allocations first would draw a peak that never was.
@@ -316,7 +316,7 @@ class LiveArrays:
             _remove_live_array(*waiting.pop())
 
     def _add(self, array: _LiveArray) -> list[int]:
-        """Write its allocations; returns its address on each device with own memory."""
+        """Write the allocations of an array of JAX's; returns its address on each device with own memory."""
         _, stack, shape, data_type, size, where = array
         if not size:
             return []
@@ -417,7 +417,7 @@ class JaxObserved(HeapProvider):
 
     @property
     def description(self) -> str:
-        """The way, and what it means."""
+        """How JAX is observed, and what that means, as a sentence."""
         if self._live is None:
             text = f"JAX is observed by its totals (memory_stats), a mark at each change; {_NO_LIST}"
         else:
@@ -431,11 +431,11 @@ class JaxObserved(HeapProvider):
 
     @property
     def heaps(self) -> list[ObservedHeap]:
-        """A heap for each device, with its arrays and marks."""
+        """The observed heap of each device, with JAX's live arrays and the marks."""
         return list(self._heaps.values())
 
     def settle(self) -> None:
-        """Read the arrays and totals now."""
+        """Read JAX's live arrays and totals now."""
         self._polling.now()
 
     def _start(self) -> None:
@@ -456,7 +456,7 @@ class JaxObserved(HeapProvider):
             self._mark_changes(name, {**totals, **self._compared(name, totals)})
 
     def _compared(self, name: str, totals: Mapping[str, int]) -> dict[str, int]:
-        """What the device has in use beyond its arrays, and its arrays in other memory."""
+        """What JAX has in use of a device beyond its arrays, and its arrays in other memory."""
         if self._live is None:
             return {}
         arrays = self._arrays[name]
@@ -541,7 +541,7 @@ def _live_array_lister(jax: Any, devices: Sequence[Any]) -> Callable[[], list[An
 
 
 def _jax_device_by_number(asked: Any, there: Sequence[Any]) -> Any:
-    """A device by its number, or as given; of several with this number the first that reports its memory."""
+    """A device of JAX's by its number, or as given; of several with this number the first that reports its memory."""
     if not isinstance(asked, int):
         return asked
     found = [each for each in there if each.id == asked]
@@ -567,5 +567,5 @@ def _memory_of(device: Any) -> str | None:
 
 
 def name_of(device: Any) -> str:
-    """The name of a device: `gpu:0`."""
+    """The name of a device of JAX's: `gpu:0`."""
     return f"{device.platform}:{device.id}"

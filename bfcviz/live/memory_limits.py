@@ -121,7 +121,7 @@ class Share(NamedTuple):
 
     @classmethod
     def parse(cls, limit: int | str | None, fraction: float | None, headroom: int | str | None) -> Self:
-        """Read the arguments of a user.
+        """Read a user's arguments on how much memory heaps may take.
 
         Raises:
             InvalidRequest: several are given, or one is out of range.

@@ -22,7 +22,7 @@ from bfcviz.live import memory_limits
 from bfcviz.live.c_callbacks import NumpyHandler
 from bfcviz.live.heap_provider import HeapProvider, ThreadStartHook
 from bfcviz.live.served_heap import OPTIONS, ServedHeap, require_compiled
-from bfcviz.live.stacks import Capture, Captured
+from bfcviz.live.stack_capture import Capture, Captured
 from bfcviz.units import format_bytes, parse_bytes
 
 # ------------------------------------------------------------------------------
@@ -41,30 +41,30 @@ def _numpy_api_table() -> Any:
 
 
 def capsule_pointer(capsule: object, name: bytes | None) -> int:
-    """The C pointer in a capsule of this name."""
+    """The C pointer in a capsule of NumPy's of this name."""
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     return int(get(capsule, name))
 
 
 def set_handler(capsule: object) -> object:
-    """Choose what serves this context's new arrays, a handler; returns the capsule of the previous one."""
+    """Set NumPy's memory handler, which serves this context's new arrays; returns the capsule of the previous one."""
     function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(_numpy_api_table()[_SET_HANDLER])
     return function(capsule)
 
 
 def get_handler() -> object:
-    """What serves this context's new arrays: the capsule of a handler."""
+    """The capsule of NumPy's memory handler, which serves this context's new arrays."""
     return ctypes.PYFUNCTYPE(ctypes.py_object)(_numpy_api_table()[_GET_HANDLER])()
 
 
 def default_handler() -> object:
-    """What serves arrays outside of serve_numpy: the capsule of NumPy's initial handler, which never ends."""
+    """The capsule of NumPy's initial memory handler, which serves arrays outside of serve_numpy and never ends."""
     return ctypes.cast(_numpy_api_table()[_DEFAULT_HANDLER], ctypes.POINTER(ctypes.py_object)).contents.value
 
 
 def address_of(capsule: object) -> int:
-    """The address of the C struct of what serves arrays: a handler."""
+    """The address of the C struct of a memory handler of NumPy's."""
     return capsule_pointer(capsule, b"mem_handler")
 
 
@@ -103,12 +103,12 @@ class NumpyServed(HeapProvider):
 
     @property
     def heaps(self) -> list[NumpyHeap]:
-        """The heap; `LiveDashboard` can watch it."""
+        """The heap of NumPy's arrays; `LiveDashboard` can watch it."""
         return [self.allocator]
 
     @property
     def description(self) -> str:
-        """The way, and what it means."""
+        """How NumPy is served, and what that means, as a sentence."""
         text = (
             f"NumPy is served: new arrays come from bfcviz's heap of at most {format_bytes(self.allocator.limit)}; "
             "every split, merge and extension is recorded"
@@ -121,7 +121,7 @@ class NumpyServed(HeapProvider):
 
     @property
     def left_to_numpy(self) -> int:
-        """Requests not served while active: below `small`, of a forked process, or at most 256 bytes in a full heap."""
+        """NumPy's requests not served meanwhile: below `small`, of a fork, or at most 256 bytes in a full heap."""
         return self._handler.passed
 
     @property
@@ -135,11 +135,11 @@ class NumpyServed(HeapProvider):
         return OutOfMemory.of(failure.requested, totals)
 
     def settle(self) -> None:
-        """Carry out the deferred frees."""
+        """Carry out NumPy's deferred frees."""
         self._handler.settle()
 
     def watch_here(self) -> None:
-        """Also serve this context, and threads and tasks started in it; until the `with` ends."""
+        """Also serve NumPy in this context, and threads and tasks started in it; until the `with` ends."""
         if self.is_active:
             set_handler(self._capsule)
 
@@ -174,7 +174,7 @@ def unserved() -> Iterator[None]:
 
 
 def _is_current_handler(capsule: object) -> bool:
-    """Whether this context's new arrays are served by this handler."""
+    """Whether this context's new arrays are served by this handler of NumPy's."""
     return get_handler() is capsule
 
 
@@ -203,7 +203,7 @@ def serve_numpy(
             arrays of at most 256 bytes, which NumPy itself then serves, unrecorded. Default: what is available now,
             less an eighth of the machine's memory (`memory_limits.default_limit`).
         log: receives the events; a recording includes its labels. Default: a ring in memory.
-        labels: interns the names of `labels.label`.
+        labels: interns the names of `labels_and_marks.label`.
         small: NumPy itself serves smaller requests, in bytes or as text, unrecorded.
         capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
         options: the options of the heap.
@@ -232,7 +232,7 @@ def serve_numpy(
 
 
 def _forget_parent() -> None:
-    """In a forked process: only the parent is served; the child may be served by a heap of its own."""
+    """In a forked process: NumPy is served in the parent only; the child may be served by a heap of its own."""
     NumpyServed._active = ()  # noqa: SLF001
 
 

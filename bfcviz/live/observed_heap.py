@@ -39,7 +39,7 @@ class ObservedOptions:
 
 
 class ObservedHeap:
-    """Writes events for reported allocations and frees; a LiveDashboard can watch it like a heap.
+    """A heap observed from outside: events of reported allocations and frees; a LiveDashboard can watch it.
 
     ::
 
@@ -103,7 +103,7 @@ class ObservedHeap:
         stream: int = 0,
         time: int | None = None,
     ) -> None:
-        """Memory [address, address + size) came into use.
+        """Report that memory [address, address + size) came into use.
 
         Args:
             address: its start.
@@ -128,12 +128,12 @@ class ObservedHeap:
         self._report(time, partial(self._ledger.allocate, address, rounded, asked, number, stream))
 
     def free(self, address: int, time: int | None = None) -> None:
-        """The memory at an address was freed; address 0 does nothing."""
+        """Report that the memory at an address was freed; address 0 does nothing."""
         if address != 0:
             self._report(time, partial(self._ledger.free, operator.index(address)))
 
     def grant(self, address: int, size: int, *, join: bool = False, time: int | None = None) -> None:
-        """The allocator got [address, address + size) from its sub-allocator.
+        """Report that the allocator got [address, address + size) from its sub-allocator.
 
         `join` extends the grant that ends at `address`; both are then released as one.
         """
@@ -141,11 +141,11 @@ class ObservedHeap:
         self._report(time, partial(self._ledger.grant, address, size, join=join))
 
     def release(self, address: int, time: int | None = None) -> None:
-        """The grant at an address was released."""
+        """Report that the grant at an address was released."""
         self._report(time, partial(self._ledger.release, operator.index(address)))
 
     def lose(self, address: int, time: int | None = None) -> None:
-        """The grant at an address is gone, with all its chunks: frees of it that were not reported are inferred."""
+        """Report that the grant at an address is gone, with all its chunks: frees that are missing are inferred."""
         self._report(time, partial(self._ledger.lose, operator.index(address)))
 
     def oom(
@@ -156,45 +156,45 @@ class ObservedHeap:
         time: int | None = None,
         device_free: int | None = None,
     ) -> None:
-        """A request of `requested` bytes failed, when the driver had `device_free` bytes; None: unknown."""
+        """Report that a request of `requested` bytes failed, when the driver had `device_free` bytes; None: unknown."""
         _check_observed_range("a failed request", 0, requested)
         number = self._label_id(label)
         self._report(time, partial(self._fail, requested, number, stream, device_free))
 
     def mark(self, label: str | int, value: int = 0) -> None:
-        """Write a mark of the user into the log: a step, a phase, a note."""
+        """Write a mark of the user into the log of the observed heap: a step, a phase, a note."""
         self._report(None, partial(self._put_mark, self._label_id(label), value))
 
     # -- state -------------------------------------------------------------------------------------------------
 
     @property
     def inconsistencies(self) -> Inconsistencies:
-        """Reports that the events do not contain as given."""
+        """Reports on the observed heap that its events do not contain as given."""
         return self._ledger.inconsistencies
 
     def free_at(self, address: int) -> int:
-        """Bytes of the free chunk that starts at an address; 0: none does."""
+        """Bytes of the observed heap's free chunk that starts at an address; 0: none does."""
         with self._alone():
             return self._ledger.free_size(address)
 
     def settle(self) -> None:
-        """Wait until all reports are in the log."""
+        """Wait until all reports on the observed heap are in the log."""
         with self._alone():
             pass
 
     def reports(self) -> object:
-        """A capsule of C functions that report to this heap (`Ledger.reports`); None uncompiled."""
+        """A capsule of C functions that report to this observed heap (`Ledger.reports`); None uncompiled."""
         return self._ledger.reports()
 
     def grants(self) -> list[tuple[int, int, bool]]:
-        """The reported grants that were not released: address, bytes, and whether they are wholly free."""
+        """The grants of the observed heap that were not released: address, bytes, and whether they are wholly free."""
         with self._alone():
             ledger = self._ledger
             found = [(at, region.size) for at, region in ledger.regions.items() if region.granted]
             return [(at, size, ledger.free_size(at) == size) for at, size in found]
 
     def stats(self) -> Stats:
-        """Totals of this moment; `bytes_limit` is 0 if the limit is unknown."""
+        """Totals of the observed heap at this moment; `bytes_limit` is 0 if the limit is unknown."""
         with self._alone():
             ledger = self._ledger
             return Stats(
@@ -213,7 +213,7 @@ class ObservedHeap:
             )
 
     def moment(self) -> Moment:
-        """The whole heap between two events, and the number of events so far: a reader of the log can start here."""
+        """The whole observed heap between two events, and the number of events so far: where a reader can start."""
         with self._alone():
             ledger = self._ledger
             chunks = [
@@ -251,7 +251,7 @@ class ObservedHeap:
         self._carry_out()
 
     def _carry_out(self) -> None:
-        """Carry out the reports, unless an outer call in this thread, or C code in another, does so already."""
+        """Carry out reports on the observed heap, unless an outer call here, or C code in another thread, does so."""
         ledger = self._ledger
         with self._lock:
             while ledger.waiting and not ledger.busy:
@@ -268,7 +268,7 @@ class ObservedHeap:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep all reports waiting, also those of C code, which takes no lock; they are carried out at the end."""
+        """Let all reports on the observed heap wait, also those of C code, which takes no lock; then carry them out."""
         ledger, thread, deadline = self._ledger, native.thread_number(), clock.monotonic() + _PATIENCE_S
         _interrupts.block()  # may raise: before the lock is held
         self._lock.acquire()
@@ -339,16 +339,16 @@ class Polling:
         self.error: Exception | None = None  # what `poll` raised in the thread
 
     def start(self) -> None:
-        """Begin; the thread's own arrays do not come from a heap that serves NumPy."""
+        """Begin to poll; the thread's own arrays do not come from a heap that serves NumPy."""
         with unserved():
             self._periodic.start(self._every_s)
 
     def stop(self) -> None:
-        """End, after a running call has returned."""
+        """End the polling, after a running call has returned."""
         self._periodic.stop()
 
     def last(self, error: BaseException | None, call: Callable[[], Any] | None = None) -> None:
-        """Call it, or `call`, here at the end of a `with`; an error is raised unless `error` ends the `with`."""
+        """Poll a last time, or call `call`, at the end of a `with`; raises an error unless `error` ends the `with`."""
         try:
             (call or self.now)()
         except Exception as raised:
@@ -357,7 +357,7 @@ class Polling:
                 raise
 
     def now(self) -> None:
-        """Call it in this thread; errors are raised."""
+        """Call the polling function in this thread; errors are raised."""
         with self._lock:
             self._poll()
 

@@ -29,20 +29,12 @@ from bfcviz.events.origin import RMM_OBSERVED
 from bfcviz.events.storage.recording import Recording
 from bfcviz.formats.rmm import ALLOCATE, FREE, UNIT, RmmDayCount, RmmLogFormat, RmmRequest
 from bfcviz.live.c_callbacks import UninterruptedCall
+from bfcviz.live.deferred_frees import DeferredFrees, RelaxedEvent, StreamEvent, event_behind, stream_handle
 from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
 from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room, Share
 from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order
-from bfcviz.live.served_heap import (
-    OPTIONS,
-    DeferredFrees,
-    HeapFactory,
-    RelaxedEvent,
-    ServedHeap,
-    StreamEvent,
-    event_behind,
-    stream_handle,
-)
-from bfcviz.live.stacks import Capture, Captured
+from bfcviz.live.served_heap import OPTIONS, HeapFactory, ServedHeap
+from bfcviz.live.stack_capture import Capture, Captured
 
 # ------------------------------------------------------------------------------
 # The functions of RMM and of its CUDA bindings that bfcviz uses, checked before anything changes.
@@ -82,22 +74,22 @@ class Rmm:
         self._gpu = gpu
 
     def device(self) -> int:
-        """Number of this thread's device."""
+        """Number of the device that RMM uses in this thread."""
         return int(self._gpu.getDevice())
 
     def total_memory(self, device: int) -> int:
-        """Bytes a device has."""
+        """Bytes a device has, for RMM's heaps."""
         with self.on(device):
             return int(self.mr.available_device_memory()[1])
 
     def room(self, device: int) -> Room:
-        """The memory of a device now."""
+        """The memory of a device now, for RMM's heaps."""
         with self.on(device):
             available, total = self.mr.available_device_memory()
         return Room(int(total), int(available), cuda_driver.load().attribute(CAPABILITY_MAJOR, device))
 
     def has_context(self, device: int) -> bool:
-        """Whether this process uses a device already; the query creates no context, unlike making it current."""
+        """Whether this process uses a device already, for RMM; the query creates no context."""
         try:
             return cuda_driver.load().has_context(device)
         except DeviceError:
@@ -105,7 +97,7 @@ class Rmm:
 
     @contextmanager
     def on(self, device: int) -> Iterator[None]:
-        """Make a device current in this thread within a `with`."""
+        """Make a device current for RMM in this thread within a `with`."""
         before = self._gpu.getDevice()
         if before != device:
             self._gpu.setDevice(device)
@@ -118,11 +110,11 @@ class Rmm:
     # -- streams ------------------------------------------------------------------------------------------------
 
     def record(self, device: int, stream: int) -> StreamEvent:
-        """Record an event behind all work in a stream so far; if a capture forbids it, after the capture."""
+        """Record an RMM event behind all work in a stream so far; if a capture forbids it, after the capture."""
         return event_behind(partial(self._try_to_record, device), stream)
 
     def synchronize(self, device: int) -> None:
-        """Wait for all work on a device; raises LiveError during a graph capture, which waiting would break."""
+        """Wait for all of RMM's work on a device; raises LiveError in a graph capture, which waiting would break."""
         driver = cuda_driver.load()
         with self.on(device), driver.relaxed():
             if driver.is_capturing(LEGACY):
@@ -185,7 +177,7 @@ class _ThreadToken:
 
 
 class ServedRmmDevice:
-    """One device's memory: RMM's CallbackMemoryResource calls `allocate` and `free`.
+    """One device's memory, served to RMM: RMM's CallbackMemoryResource calls `allocate` and `free`.
 
     Memory belongs to the stream it was allocated for. A free on another stream is deferred until that stream has done
     its work so far; RMM guarantees no more than that.
@@ -217,7 +209,7 @@ class ServedRmmDevice:
         self._deferred = DeferredFrees(self, lambda _: None, rmm)
 
     def allocate(self, num_bytes: int, stream: Any) -> int:
-        """Allocate `num_bytes`; RMM turns exceptions into MemoryError."""
+        """Allocate `num_bytes` for RMM; RMM turns exceptions into MemoryError."""
         if num_bytes == 0:
             return 0
         number = rmm_stream_number(stream)
@@ -232,7 +224,7 @@ class ServedRmmDevice:
         return address
 
     def free(self, address: int, _num_bytes: int, stream: Any) -> None:
-        """Free memory. It raises nothing: the calling C++ accepts no exception here."""
+        """Free memory of RMM's. It raises nothing: the calling C++ accepts no exception here."""
         owner = self._owners.pop(address, None)
         if owner is None:
             self.lost_frees += address != 0
@@ -250,14 +242,14 @@ class ServedRmmDevice:
                 self._deferred.wait(0, self._device, 0)
 
     def end(self) -> None:
-        """The `with` ended: wait for the deferred frees, and return what is wholly free to the device."""
+        """The `with` ended: wait for RMM's deferred frees, and return what is wholly free to the device."""
         self.is_serving = False
         self._deferred.wait(0, self._device, 0)
         for heap in list(self.heaps.values()):
             heap.give_back()
 
     def heap_of(self, number: int) -> RmmHeap:
-        """The heap of a stream; made if there is none."""
+        """The heap of a stream of RMM's; made if there is none."""
         with self._lock:
             if number not in self.heaps:
                 self.heaps[number] = self._inherit() or self._make(number)
@@ -267,7 +259,7 @@ class ServedRmmDevice:
             return self.heaps[number]
 
     def _inherit(self) -> RmmHeap | None:
-        """Take the heap of an ended thread without chunks in use; None: there is none."""
+        """Take RMM's heap of an ended thread without chunks in use; None: there is none."""
         for number, thread in list(self._threads.items()):
             if thread() is not None or self.heaps[number].stats().chunks_in_use:
                 continue
@@ -282,11 +274,11 @@ class ServedRmmDevice:
         return None
 
     def settle(self) -> None:
-        """Carry out the deferred frees whose streams are done."""
+        """Carry out RMM's deferred frees whose streams are done."""
         self._deferred.free_ready(0, self._device, 0)
 
     def _try_again(self, heap: RmmHeap, num_bytes: int, label: int) -> int:
-        """Wait for the deferred frees, release the other heaps' free regions, and retry once."""
+        """Wait for RMM's deferred frees, release the other heaps' free regions, and retry once."""
         self._deferred.wait(0, self._device, 0)
         for other in list(self.heaps.values()):
             other.trim()
@@ -300,7 +292,7 @@ class ServedRmmDevice:
     # -- called by `DeferredFrees` ------------------------------------------------------------------------------
 
     def give_back(self, pointer: int, _device: int, stream: int) -> None:
-        """Free memory in the heap it came from."""
+        """Free memory of RMM's in the heap it came from."""
         try:
             self.heaps[stream].free(pointer)
         except InvalidFree:
@@ -311,7 +303,7 @@ class ServedRmmDevice:
                 self.heaps[stream].give_back()
 
     def count(self, noted: int, held: int) -> None:
-        """Needs no counts: each request checks."""
+        """Deferred frees of RMM's need no counts: each request checks."""
 
 
 _kept: list[Any] = []  # objects that RMM holds bare pointers to while any buffer lives: kept forever
@@ -341,7 +333,7 @@ class RmmServed(HeapProvider):
 
     @property
     def description(self) -> str:
-        """The way, and what it means."""
+        """How RMM is served, and what that means, as a sentence."""
         return (
             "RMM is served: all memory that is allocated through RMM comes from bfcviz's heaps, one per stream; every "
             f"request runs some Python{self._capture.note}"
@@ -349,16 +341,16 @@ class RmmServed(HeapProvider):
 
     @property
     def heaps(self) -> list[RmmHeap]:
-        """A heap for each stream used so far; more may come, the default stream's first."""
+        """RMM's heaps, one for each stream used so far; more may come, the default stream's first."""
         return [heap for device in self.devices.values() for heap in list(device.heaps.values())]
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failed request, of the first device that had one; None: none failed."""
+        """The numbers of RMM's last failed request, of the first device that had one; None: none failed."""
         return next((each.failure for each in self.devices.values() if each.failure is not None), None)
 
     def settle(self) -> None:
-        """Carry out the deferred frees whose streams are done."""
+        """Carry out RMM's deferred frees whose streams are done."""
         for device in self.devices.values():
             device.settle()
 
@@ -407,7 +399,7 @@ def serve_rmm(
         headroom: bytes, or text, of the free memory to leave free.
         log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
             memory. A recording includes its labels.
-        labels: interns the names of `labels.label`.
+        labels: interns the names of `labels_and_marks.label`.
         memory: `device`, `managed`, `async` or `virtual`; see `allocator.cuda`.
         capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
         options: the options of the heaps.
@@ -436,7 +428,7 @@ def serve_rmm(
 
 
 class PolledRmmLog:
-    """One device's log, a CSV file that grows; its times have no date.
+    """RMM's log of one device while RMM writes it, a CSV file; its times have no date.
 
     Args:
         path: the file that RMM writes.
@@ -456,7 +448,7 @@ class PolledRmmLog:
         self._streams: dict[int, int] = {0: 0}
 
     def read(self) -> list[tuple[int, RmmRequest]]:
-        """The requests written since the last call, except for an incomplete one, and the heap's time of each."""
+        """The requests in RMM's log since the last call, except for an incomplete one, and the heap's time of each."""
         with self._path.open("rb") as file:
             file.seek(self._place)
             found = file.read()
@@ -475,7 +467,7 @@ class PolledRmmLog:
             return None
 
     def report(self, when: int, request: RmmRequest) -> None:
-        """Carry out one of them."""
+        """Carry out a request of RMM's log in the observed heap."""
         try:
             self._report(when, request)
         except ValueError:
@@ -518,7 +510,7 @@ class ObservedRmmLogs:
 
     @property
     def problem(self) -> str:
-        """Why it ended early, and how many lines could not be parsed; empty: nothing is missing."""
+        """Why the reading of RMM's logs ended early, and how many lines were not parsed; empty: nothing is missing."""
         found = []
         if unreadable := sum(file.unreadable for file in self.files.values()):
             found.append(f"Lines of the log that could not be parsed: {unreadable}")
@@ -528,13 +520,13 @@ class ObservedRmmLogs:
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failure, of the first device that had one; None: no failure."""
+        """The numbers of RMM's last failure, of the first device that had one; None: no failure."""
         return next(
             (file.out_of_memory for file in self.files.values() if file.out_of_memory is not None), None
         )
 
     def around(self, device: int, upstream: Any, heap: ObservedHeap) -> Any:
-        """Make a logging adaptor around a device's resource. It must be made with the device current."""
+        """Make RMM's logging adaptor around a device's resource. It must be made with the device current."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="bfcviz-rmm-")
         with self._rmm.on(device):
@@ -546,15 +538,15 @@ class ObservedRmmLogs:
         return adaptor
 
     def begin(self) -> None:
-        """Read the logs at intervals from now on."""
+        """Read RMM's logs at intervals from now on."""
         self._polling.start()
 
     def settle(self) -> None:
-        """Read the logs now."""
+        """Read RMM's logs now."""
         self._polling.now()
 
     def end(self, error: BaseException | None) -> None:
-        """Read the logs to their ends and delete them."""
+        """Read RMM's logs to their ends and delete them."""
         self._polling.stop()
         try:
             self._polling.last(error)
@@ -593,7 +585,7 @@ _kept_callbacks: Final[list[Any]] = []
 
 
 class RmmDeviceRequests:
-    """Records the requests of one device. Nothing is raised: the program must go on, so errors are counted."""
+    """Records RMM's requests of one device. Nothing is raised: the program must go on, so errors are counted."""
 
     def __init__(self, heap: ObservedHeap, capture: Capture) -> None:
         self.heap = heap
@@ -608,18 +600,18 @@ class RmmDeviceRequests:
         self._freed_outside: list[int] = []
 
     def open(self, forwarder: "Forwarder") -> None:
-        """Record what a forwarder reports, first the frees since the last `with`."""
+        """Record what an RMM forwarder reports, first the frees since the last `with`."""
         while self._freed_outside:
             self.heap.free(self._freed_outside.pop())
         self.forwarder = forwarder
 
     def close(self) -> None:
-        """Record no more."""
+        """Record no more of RMM's requests on this device."""
         self.forwarder = None
         self.heap.settle()
 
     def allocated(self, address: int, num_bytes: int, stream: Any) -> bool:
-        """Record an allocation; returns whether it could be."""
+        """Record an allocation of RMM's; returns whether it could be."""
         try:
             label = self._capture.number()
             self.heap.allocate(address, num_bytes, num_bytes, label, self._number_of(stream))
@@ -629,7 +621,7 @@ class RmmDeviceRequests:
         return True
 
     def freed(self, address: int) -> None:
-        """Record a free; outside of the `with`, keep it for the next one."""
+        """Record a free of RMM's; outside of the `with`, keep it for the next one."""
         if self.forwarder is None:
             self._freed_outside.append(address)
             return
@@ -639,7 +631,7 @@ class RmmDeviceRequests:
             self.lose(error)
 
     def failed(self, num_bytes: int, stream: Any) -> None:
-        """Record a request for which there was no memory."""
+        """Record a request of RMM's for which there was no memory."""
         try:
             self.heap.oom(num_bytes, self._capture.number(), self._number_of(stream))
             self.failure = OutOfMemory.of(num_bytes, self.heap.stats())
@@ -657,13 +649,13 @@ class RmmDeviceRequests:
         return self._streams[handle]
 
     def lose(self, error: Exception) -> None:
-        """Count a request that could not be recorded."""
+        """Count a request of RMM's that could not be recorded."""
         self.lost += 1
         self.reason = self.reason or f"{type(error).__name__}: {error}"
 
 
 class Forwarder:
-    """The callbacks of one resource: passes requests to RMM's own resource, and reports them.
+    """The callbacks of one resource of RMM's: passes requests to RMM's own resource, and reports them.
 
     Args:
         requests: receives the reports while this is its forwarder. It is not kept alive, nor the heap with its log.
@@ -678,7 +670,7 @@ class Forwarder:
         self._out: dict[int, tuple[Any, Any, bool]] = {}
 
     def resource(self, kind: Any, upstream: Any) -> Any:
-        """Make the resource, of class `kind`, around `upstream`; call it once."""
+        """Make RMM's resource, of class `kind`, around `upstream`; call it once."""
         callbacks = (UninterruptedCall(self.allocate), UninterruptedCall(self.free))
         _kept_callbacks.append(callbacks)
         made = kind(*callbacks)
@@ -716,7 +708,7 @@ class Forwarder:
                 requests.lose(error)
 
     def _open_requests(self) -> RmmDeviceRequests | None:
-        """Where to report an allocation; None: nowhere."""
+        """Where to report an allocation of RMM's; None: nowhere."""
         requests = self._requests()
         return requests if requests is not None and requests.forwarder is self else None
 
@@ -758,7 +750,7 @@ class RmmCallbacks:
 
     @property
     def problem(self) -> str:
-        """How many requests could not be recorded, and why; whether streams are unknown; empty: nothing is missing."""
+        """How many of RMM's requests were not recorded, and why; whether streams are unknown; empty: all is there."""
         found, devices = [], self.devices.values()
         if reasons := [each.reason for each in devices if each.lost]:
             lost = sum(each.lost for each in devices)
@@ -769,11 +761,11 @@ class RmmCallbacks:
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failure, of the first device that had one; None: no failure."""
+        """The numbers of RMM's last failure, of the first device that had one; None: no failure."""
         return next((each.failure for each in self.devices.values() if each.failure is not None), None)
 
     def around(self, device: int, upstream: Any, heap: ObservedHeap) -> Any:
-        """Make a resource that calls Python and then `upstream`."""
+        """Make an RMM resource that calls Python and then `upstream`."""
         requests = self.devices.get(device) or self.devices.setdefault(
             device, RmmDeviceRequests(heap, self._capture)
         )
@@ -781,18 +773,18 @@ class RmmCallbacks:
         return forwarder.resource(self._resource, upstream)
 
     def begin(self) -> None:
-        """Record from now on."""
+        """Record RMM's requests from now on."""
         self._capture.use()
         for device, forwarder in self._forwarders.items():
             self.devices[device].open(forwarder)
 
     def settle(self) -> None:
-        """Wait until all reports are in the logs."""
+        """Wait until all reports of RMM's requests are in the logs."""
         for requests in self.devices.values():
             requests.heap.settle()
 
     def end(self, _error: BaseException | None) -> None:
-        """Record no more; requests are still passed."""
+        """Record no more of RMM's requests; requests are still passed."""
         self._forwarders.clear()
         for requests in self.devices.values():
             requests.close()
@@ -826,7 +818,7 @@ class RmmObserved(HeapProvider):
 
     @property
     def description(self) -> str:
-        """The way, and what it means."""
+        """How RMM is observed, and what that means, as a sentence."""
         text = (
             f"RMM is observed: its resources stay, and {self.mechanism.description}. What RMM's pools allocate from "
             "CUDA is not recorded, so regions are the addresses seen in use"
@@ -844,16 +836,16 @@ class RmmObserved(HeapProvider):
 
     @property
     def heaps(self) -> list[ObservedHeap]:
-        """A heap for each device, the current one first."""
+        """The observed heap of RMM on each device, the current one first."""
         return list(self._heaps.values())
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failure, of the first device that had one; None: no failure."""
+        """The numbers of RMM's last failure, of the first device that had one; None: no failure."""
         return self.mechanism.out_of_memory
 
     def settle(self) -> None:
-        """Record what is deferred: the log is read now."""
+        """Record what is deferred of RMM's requests: the log is read now."""
         self.mechanism.settle()
 
     def _start(self) -> None:
@@ -875,7 +867,7 @@ class RmmObserved(HeapProvider):
         self.mechanism.end(error)
 
     def _choose(self) -> list[int]:
-        """Devices to observe, the current one first."""
+        """Devices to observe RMM on, the current one first."""
         current = self._rmm.device()
         found = devices_in_order(self._devices, self._rmm.devices, current)
         if self._devices is None:
@@ -883,7 +875,7 @@ class RmmObserved(HeapProvider):
         return [each for each in found if each not in self._unused]
 
     def _put_back(self) -> None:
-        """Restore each device's resource, unless other code has changed it since."""
+        """Restore RMM's resource of each device, unless other code has changed it since."""
         for device, placed in self._placed.items():
             if self._rmm.mr.get_per_device_resource(device) is placed:
                 self._rmm.mr.set_per_device_resource(device, self._before[device])
@@ -910,7 +902,7 @@ def observe_rmm(
     Args:
         log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
             memory. A recording includes its labels.
-        labels: interns the names of `labels.label`.
+        labels: interns the names of `labels_and_marks.label`.
         mechanism: `callback` or `log`; see above.
         capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
             A log has none.

@@ -1,16 +1,12 @@
-"""The heaps that a framework is served from, one for each stream of each device, and frees that wait for a stream."""
+"""The heaps that a framework is served from, one for each stream of each device."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from threading import RLock
-from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
-from bfcviz import _compiled, _forks
-from bfcviz.allocator import cuda_driver
+from bfcviz import _compiled
 from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.cuda import Budget, CudaSubAllocator
-from bfcviz.allocator.cuda_driver import LEGACY, PER_THREAD
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators import SubAllocator
 from bfcviz.errors import AllocatorError, LiveError
@@ -18,36 +14,32 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.units import format_bytes
 
-# ------------------------------------------------------------------------------
-# ServedHeap: the heap behind a framework's memory; HeapFactory makes one for each stream of each device.
-
-
 OPTIONS: Final = AllocatorOptions(allow_growth=True, garbage_collection=True, exact_growth=True)
 """For a machine shared with other programs: a heap starts small, releases wholly free regions before it fails, and at
 last requests no more than it needs, because the heaps of a device share its limit."""
 
 
 class ServedHeap(BFCAllocator):
-    """A heap whose chunks a framework uses; it cannot be closed while the framework does."""
+    """A heap that serves a framework, which uses its chunks; it cannot be closed while the framework does."""
 
     is_serving = False  # whether the framework may request more
     users: ClassVar[str]  # what uses the chunks, for errors
     advice: ClassVar[str]  # how to free them, for errors
 
     def give_back(self) -> None:
-        """Release the wholly free regions, and those that a capture delayed."""
+        """Release the served heap's wholly free regions, and those that a capture delayed."""
         self.trim()
         if isinstance(self.sub_allocator, CudaSubAllocator):
             self.sub_allocator.free_waiting()
 
     @property
     def holds_memory(self) -> bool:
-        """Whether the device still has memory of it: regions of its pool, or regions that wait for a capture to end."""
+        """Whether the device still has memory of the served heap: of its pool, or what waits for a capture to end."""
         waiting = isinstance(self.sub_allocator, CudaSubAllocator) and self.sub_allocator.used
         return bool(self.stats().pool_bytes or waiting)
 
     def close(self) -> None:
-        """Release all memory; raises AllocatorError while the framework uses any of it, or may request more."""
+        """Release the served heap's memory; raises AllocatorError while the framework uses any, or may request more."""
         held = self.stats()
         if self.is_serving or held.chunks_in_use:
             raise AllocatorError(
@@ -62,7 +54,7 @@ H = TypeVar("H", bound=ServedHeap)
 
 @dataclass
 class HeapFactory(Generic[H]):
-    """Makes the heap of a stream. The heaps of a device share one budget."""
+    """Makes the served heap of each stream. The heaps of a device share one budget."""
 
     kind: type[H]
     framework: str  # the start of their names
@@ -76,7 +68,7 @@ class HeapFactory(Generic[H]):
     _made: dict[int, int] = field(default_factory=dict)
 
     def __call__(self, device: int, stream: int) -> H:
-        """Make the heap of a stream that has none."""
+        """Make the served heap of a stream that has none."""
         if device not in self._budgets:
             self._budgets[device] = Budget(self.limit(device))
         budget = self._budgets[device]
@@ -97,7 +89,7 @@ IS_COMPILED: Final = all(_compiled.load(name) for name in ("bfcviz._heap", "bfcv
 
 
 def require_compiled(what: str) -> None:
-    """Refuse to serve, or what else the compiled build alone can do; call this before anything changes.
+    """Refuse to serve a heap, or what else the compiled build alone can do; call this before anything changes.
 
     Args:
         what: the request, as the subject of a sentence: "Serving NumPy".
@@ -108,242 +100,3 @@ def require_compiled(what: str) -> None:
     if not IS_COMPILED:
         why, advice = _compiled.why_uncompiled()
         raise LiveError(f"{what} needs the compiled build of bfcviz, and {why}. {advice}")
-
-
-# ------------------------------------------------------------------------------
-# DeferredFrees: delays a free until other streams that read the memory are done.
-
-
-class StreamEvent(Protocol):
-    """The work of a stream at the time of recording; CUDA events of every framework fit."""
-
-    def query(self) -> bool:
-        """Whether all of the work is done."""
-
-    def synchronize(self) -> None:
-        """Wait until the work is done."""
-
-
-class RelaxedEvent:
-    """A CUDA event that deferred frees wait for, queried in relaxed mode: else that breaks a capture in any stream."""
-
-    def __init__(self, query: Callable[[], bool], synchronize: Callable[[], object]) -> None:
-        self._query = query
-        self._synchronize = synchronize
-
-    def query(self) -> bool:
-        """Whether all of the work is done."""
-        with cuda_driver.load().relaxed():
-            return bool(self._query())
-
-    def synchronize(self) -> None:
-        """Wait until it is done."""
-        with cuda_driver.load().relaxed():
-            self._synchronize()
-
-
-class DelayedEvent:
-    """An event that a graph capture forbids to record: it is recorded once the capture is over.
-
-    That is later than needed, never too early. Until then it counts as not done, and waiting for it does nothing.
-
-    Args:
-        record: records an event; returns None while a capture forbids it.
-    """
-
-    def __init__(self, record: Callable[[], StreamEvent | None]) -> None:
-        self._record = record
-        self._event: StreamEvent | None = None
-
-    def query(self) -> bool:
-        """Whether it is recorded and all of its work is done."""
-        self._event = self._event or self._record()
-        return self._event is not None and self._event.query()
-
-    def synchronize(self) -> None:
-        """Wait until it is done; does nothing while it cannot be recorded."""
-        self._event = self._event or self._record()
-        if self._event is not None:
-            self._event.synchronize()
-
-
-def stream_handle(number: int) -> int:
-    """CUDA's handle of a stream's number; a thread's default stream (negative) has one in that thread only."""
-    return PER_THREAD if number < 0 else number
-
-
-def event_behind(
-    record: Callable[[int], StreamEvent | None], stream: int, keep: Callable[[], object] = lambda: None
-) -> StreamEvent:
-    """An event behind all work in a stream so far; `record` makes it of a handle, or None while a capture forbids it.
-
-    It is then recorded after the capture; `keep` returns what keeps the stream alive until then.
-    """
-    if (event := record(stream_handle(stream))) is not None:
-        return event
-    handle, kept = LEGACY if stream < 0 else stream, keep()
-
-    def record_later(_alive: object = kept) -> StreamEvent | None:
-        return record(handle)
-
-    return DelayedEvent(record_later)
-
-
-class Streams(Protocol):
-    """The framework's streams."""
-
-    def record(self, device: int, stream: int) -> StreamEvent:
-        """Record an event behind all work in a stream so far."""
-
-    def synchronize(self, device: int) -> None:
-        """Wait for all work on a device."""
-
-
-class Owner(Protocol):
-    """The owner of the memory."""
-
-    def give_back(self, pointer: int, device: int, stream: int) -> None:
-        """Free it now."""
-
-    def count(self, noted: int, held: int) -> None:
-        """Receive how many addresses other streams read, and how many frees wait."""
-
-
-class _DeferredFree(NamedTuple):
-    readers: tuple[int, ...]
-    pointer: int
-    device: int
-    stream: int
-    events: tuple[StreamEvent, ...]
-
-
-class DeferredFrees:
-    """Delays frees of memory that a second stream still reads: its own stream would reuse it at once.
-
-    Methods that C functions call take `(pointer, device, stream)`. All methods are safe for several threads, and for a
-    finalizer that interrupts another call in the same thread.
-
-    Args:
-        more: makes spare heaps for a device.
-        streams: the streams of the framework.
-        make_room: returns unused memory to a device where possible; says whether there was any.
-    """
-
-    def __init__(
-        self,
-        owner: Owner,
-        more: Callable[[int], Any],
-        streams: Streams,
-        make_room: Callable[[int], bool] = lambda _: False,
-    ) -> None:
-        self._owner = owner
-        self._more = more
-        self._streams = streams
-        self._make_room = make_room
-        self._noted: dict[int, set[int]] = {}
-        # By the streams to wait for. A stream works in order, so only the first event of a queue is queried.
-        # An empty queue is dropped: programs create and destroy streams by the thousand.
-        self._waiting: dict[tuple[int, ...], deque[_DeferredFree]] = {}
-        # In no queue yet: a finalizer may add some while the queues are iterated.
-        self._new: deque[_DeferredFree] = deque()
-        self._is_sorting = False
-        self._lock = _forks.keep(RLock())
-
-    def add_heap(self, _pointer: int, device: int, _stream: int) -> bool:
-        """Add a heap for a new stream."""
-        self._more(device)
-        return True
-
-    def note(self, pointer: int, _device: int, stream: int) -> bool:
-        """Note that a stream reads memory of another stream (`record_stream`)."""
-        with self._lock:
-            self._noted.setdefault(pointer, set()).add(stream)
-            self._count()
-        return True
-
-    def defer(self, pointer: int, device: int, stream: int) -> bool:
-        """Defer a free if other streams read the memory; returns whether it is deferred."""
-        with self._lock:
-            readers = self._noted.pop(pointer, set()) - {stream}
-            self._count()
-        return self.defer_until(pointer, device, stream, readers)
-
-    def defer_until(self, pointer: int, device: int, stream: int, readers: Iterable[int]) -> bool:
-        """Defer a free until these streams have done their work so far; False: there is no such stream."""
-        order = sorted(readers)
-        try:
-            events = tuple(self._streams.record(device, reader) for reader in order)
-        except Exception:  # noqa: BLE001  for example a destroyed stream: wait rather than corrupt
-            self._streams.synchronize(device)
-            return False
-        if not events:
-            return False
-        with self._lock:
-            self._new.append(_DeferredFree((device, *order), pointer, device, stream, events))
-            self._count()
-        return True
-
-    def free_ready(self, _pointer: int, _device: int, _stream: int) -> bool:
-        """Carry out the frees whose events are done; returns whether there were any."""
-        done: list[_DeferredFree] = []
-        try:
-            with self._lock:
-                try:
-                    self._take_done(done)
-                finally:  # also if one event cannot be queried: the others were
-                    self._count()
-        finally:
-            for held in done:
-                self._owner.give_back(held.pointer, held.device, held.stream)
-        return bool(done)
-
-    def wait(self, pointer: int, device: int, stream: int) -> bool:
-        """Out of memory: wait for all deferred frees of the device; returns whether there were any."""
-        with self._lock:
-            queues = [*map(list, list(self._waiting.values())), list(self._new)]
-            waiting = [
-                event for queue in queues for held in queue if held.device == device for event in held.events
-            ]
-        for event in waiting:
-            event.synchronize()
-        return self.free_ready(pointer, device, stream)
-
-    def recover(self, pointer: int, device: int, stream: int) -> bool:
-        """Out of memory: make room; returns whether there may be memory now."""
-        waited = self.wait(pointer, device, stream)
-        return self._make_room(device) or waited
-
-    def _count(self) -> None:
-        waiting = sum(map(len, list(self._waiting.values()))) + len(self._new)
-        self._owner.count(len(self._noted), waiting)
-
-    def _take_done(self, done: list[_DeferredFree]) -> None:
-        """Move the frees whose events are done, and drop empty queues.
-
-        Does nothing if a finalizer calls it while it runs in the same thread.
-        """
-        if self._is_sorting:
-            return
-        self._is_sorting = True
-        try:
-            while self._new:
-                held = self._new.popleft()
-                self._waiting.setdefault(held.readers, deque()).append(held)
-            for key, queue in list(self._waiting.items()):
-                _take_done(queue, done)
-                if not queue:
-                    del self._waiting[key]
-        finally:
-            self._is_sorting = False
-
-
-def _take_done(queue: deque[_DeferredFree], done: list[_DeferredFree]) -> None:
-    """Move the frees whose events are done; if an event cannot be queried its memory stays in the queue."""
-    is_done = True
-    while queue and is_done:
-        held = queue.popleft()
-        is_done = False
-        try:
-            is_done = all(event.query() for event in held.events)
-        finally:
-            (done.append if is_done else queue.appendleft)(held)

@@ -48,7 +48,7 @@ class TensorflowObserved(HeapProvider):
 
     @property
     def description(self) -> str:
-        """The way, and what it means."""
+        """How TensorFlow is observed, and what that means, as a sentence."""
         rest = f", one every {self._every_s:g} s" if self._every_s > self._window_s else ""
         text = (
             f"TensorFlow is observed in windows of {self._window_s:g} s{rest}, by its own profiler: {self.count} so "
@@ -60,7 +60,7 @@ class TensorflowObserved(HeapProvider):
 
     @property
     def heaps(self) -> list[Any]:
-        """None: the events are in the folder."""
+        """None: TensorFlow's events are in the folder of the windows."""
         return []
 
     def _start(self) -> None:

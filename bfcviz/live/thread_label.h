@@ -17,7 +17,7 @@ static int bfc_label_used = 0;           /* whether this process ever had a labe
 
 /* Reading the variable costs a tenth of an allocation, so a thread reads it only after it entered or left a context.
    Python counts these changes itself, for its own cache: the state of a thread has a pointer to its context and, next
-   to it, a number that each change raises. `labels.prepare` finds out where. */
+   to it, a number that each change raises. `labels_and_marks.prepare` finds out where. */
 static size_t bfc_context_at = 0; /* the word of the pointer in PyThreadState; 0: not found, read each time */
 
 #define BFC_STATE_WORDS 40 /* less than any PyThreadState has */
@@ -54,7 +54,7 @@ static inline void bfc_label_know(PyThreadState *state, uint64_t label) {
     bfc_known = (bfc_known_label){label, bfc_context_at ? state : NULL, words[0], words[1]};
 }
 
-/* Called by `labels.label`, after it set the variable of this context. */
+/* Called by `labels_and_marks.label`, after it set the variable of this context. */
 static inline void bfc_label_set(uint64_t label) {
     if (label && bfc_read) bfc_label_used = 1;
     bfc_label_know(PyThreadState_Get(), label);

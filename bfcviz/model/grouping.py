@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.code_places import place_in_code, told_frames
 from bfcviz.errors import TraceError
 from bfcviz.events.label_table import NO_LABEL, Labels
 from bfcviz.events.origin import holds_only_states, thread_name
@@ -23,6 +22,7 @@ from bfcviz.model.find_steps import events_of
 from bfcviz.model.lifetimes import born_of
 from bfcviz.model.memory_kinds import UNKNOWN as UNKNOWN_KIND
 from bfcviz.model.memory_kinds import MemoryKinds
+from bfcviz.stack_frames import place_in_code, told_frames
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.code_places import holder_name, places_of
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.origin import HISTORY_BEGINS, holds_only_states
 from bfcviz.events.schema import Kind
@@ -29,6 +28,7 @@ from bfcviz.events.storage.files import read_small
 from bfcviz.events.trace import Trace
 from bfcviz.model.find_steps import history_begins
 from bfcviz.model.lifetimes import born_of
+from bfcviz.stack_frames import holder_name, places_of
 
 PARAMETERS, GRADIENTS, OPTIMIZER_STATE = "parameters", "gradients", "optimizer state"
 ACTIVATIONS, INPUTS, KV_CACHE, WORKSPACE = "activations", "inputs", "KV cache", "workspace"

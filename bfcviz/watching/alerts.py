@@ -80,7 +80,7 @@ class Alert(Threshold):
 
     @property
     def words(self) -> str:
-        """The condition as text."""
+        """The condition of the alert as text."""
         return f"{MEASURES[self.measure]} {self.bound}"
 
 
@@ -104,7 +104,7 @@ class Alarm(NamedTuple):
 
     @property
     def mark(self) -> tuple[str, int]:
-        """Label and value of its MARK; a share is given in per cent."""
+        """Label and value of the alert's MARK; a share is given in per cent."""
         value = 100 * self.value if self.alert.measure in RATIOS else self.value
         return ALERT + self.alert.words, round(value)
 
@@ -167,7 +167,7 @@ class AlertMonitor:
         return found
 
     def _measured(self) -> tuple[Any, dict[int, str]]:
-        """Rows of TIMELINE for the new events; a row ends at each mark. Also step -> name of the mark."""
+        """For alerts: rows of TIMELINE for the new events; a row ends at each mark. Also step -> name of the mark."""
         trace = self._trace
         start, stop = max(self._model.step, trace.first), len(trace)
         if start == stop:
@@ -193,7 +193,7 @@ class AlertMonitor:
         return Alarm(alert, self._name, step, value, text)
 
     def _value(self, alert: Alert, row: Any, which: str) -> float:
-        """The value of the measure in a row of TIMELINE; which: `min`, `max` or `last`."""
+        """The value of an alert's measure in a row of TIMELINE; which: `min`, `max` or `last`."""
         if alert.measure == GROWTH:
             return 0.0
         value: float = row[f"{alert.measure}_{which}"].item()
@@ -205,7 +205,7 @@ class AlertMonitor:
         return value + room if alert.measure == "free_bytes" else max(value, room)
 
     def _growths(self, rows: Any, names: dict[int, str]) -> list[tuple[int, int, str]]:
-        """The growth from each mark to the next of its kind: bytes, step, and the two marks as text."""
+        """For alerts: the growth from each mark to the next of its kind: bytes, step, and the two marks as text."""
         found = []
         for row in rows:
             name = names.get(int(row["step"]))
@@ -247,7 +247,7 @@ class MonitorThread:
         self._periodic.start(PERIOD_S)
 
     def stop(self) -> None:
-        """End the thread and check a last time."""
+        """End the thread and check the alerts a last time."""
         if self._periodic.running and self._periodic.stop(_STOP_TIMEOUT_S):
             try:
                 self._check()

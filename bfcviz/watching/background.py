@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class BackgroundDashboard(widgets.VBox, Generic[T]):  # type: ignore[misc]
-    """A view of work that runs in a thread. `await` it, or call `result()`, for the result.
+    """A view of a search or sweep that runs in a background thread. `await` it, or call `result()`, for the result.
 
     Args:
         workload: the work.
@@ -62,7 +62,7 @@ class BackgroundDashboard(widgets.VBox, Generic[T]):  # type: ignore[misc]
 
     @property
     def running(self) -> bool:
-        """Whether the work has not ended."""
+        """Whether the search or sweep has not ended."""
         return not self._workload.done
 
     def stop(self) -> None:
@@ -74,7 +74,7 @@ class BackgroundDashboard(widgets.VBox, Generic[T]):  # type: ignore[misc]
         self.button.disabled = True
 
     def result(self, timeout: float | None = None) -> T:
-        """Wait at most `timeout` seconds for the end of the work; return its result, or raise its error."""
+        """Wait at most `timeout` seconds for the end of the search or sweep; return its result, or raise its error."""
         found = self._workload.result(timeout)
         self.draw_frame()
         return found
@@ -83,7 +83,7 @@ class BackgroundDashboard(widgets.VBox, Generic[T]):  # type: ignore[misc]
         return self._workload.__await__()
 
     def draw_frame(self) -> bool:
-        """Draw what is known, for the renderer; returns whether more may come."""
+        """Draw what is known of the search or sweep, for the renderer; returns whether more may come."""
         with self._lock, unserved():
             if self._closed:
                 return False
@@ -95,7 +95,7 @@ class BackgroundDashboard(widgets.VBox, Generic[T]):  # type: ignore[misc]
             return running
 
     def close(self) -> None:
-        """End the work, remove the view from the page, and free its memory."""
+        """End the search or sweep, remove its view from the page, and free its memory."""
         if "_renderer" not in self.__dict__ or self._closed:
             return
         self._end()
@@ -106,11 +106,11 @@ class BackgroundDashboard(widgets.VBox, Generic[T]):  # type: ignore[misc]
             self.set_trait("children", ())
 
     def _rows(self) -> list[widgets.Widget]:
-        """The view, from top to bottom."""
+        """The view of the search or sweep, from top to bottom."""
         raise NotImplementedError
 
     def _draw(self, *, running: bool) -> None:
-        """Show what is known."""
+        """Show what is known of the search or sweep."""
         raise NotImplementedError
 
 
@@ -174,7 +174,7 @@ class SweepDashboard(BackgroundDashboard[SweepResults]):
 
     @property
     def results(self) -> SweepResults:
-        """Those so far; all of them when the sweep has ended."""
+        """The results of the sweep so far; all of them when the sweep has ended."""
         if self._workload.done and self._workload.error is None:
             return self._workload.result()
         return self._told[0].results if self._told else SweepResults([], 0)
@@ -228,7 +228,7 @@ def follow_sweep(*arguments: Any, theme: ThemeName = "light", **options: Any) ->
 
 
 def _sweep_page_figure(results: SweepResults, look: Look) -> dict[str, Any]:
-    """The heat map as plain data."""
+    """The heat map of a sweep that runs, as plain data."""
     remarks = uncompared(point.policy for point in results.points)
     picture = sweep_heat_map(results.to_arrow(), look, remarks)
     layout = {**picture.layout.to_plotly_json(), "autosize": True}

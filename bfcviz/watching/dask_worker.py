@@ -24,7 +24,7 @@ from bfcviz.events.storage.recording import CopyPosition, Increment, Recording, 
 from bfcviz.frameworks import Asked, title_of
 from bfcviz.live import heap_provider
 from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.watching.session import Capture, open_source, start_source, watch_plan
+from bfcviz.watching.watch_session import Capture, open_source, start_source, watch_plan
 
 # ------------------------------------------------------------------------------
 # WorkerRecording: the part of `watch_workers` that runs in each worker; it knows nothing of Dask.
@@ -38,7 +38,7 @@ _MARKER: Final = ".watched-by-"
 
 @dataclass(frozen=True)
 class WorkerOrder:
-    """What each worker is to do."""
+    """What a Dask client orders each worker to record."""
 
     # one framework -> its argument, as in `bfcviz.watch`; empty: the default of the worker's machine
     asked: Mapping[str, Asked]
@@ -60,7 +60,7 @@ def machine_id() -> str:
 
 
 class WorkerRecording:
-    """The recording of this process, from now until `end`.
+    """The recording of this Dask worker, from now until `end`.
 
     Args:
         order: what to do.
@@ -102,11 +102,11 @@ class WorkerRecording:
 
     @property
     def left_out(self) -> list[str]:
-        """The heaps that are not recorded: those after the first 256."""
+        """The heaps of a Dask worker that are not recorded: those after the first 256."""
         return self.source.left_out(self._log)
 
     def end(self) -> None:
-        """End serving or observing, and mark the recording as complete. A second call does nothing."""
+        """End serving or observing the Dask worker, and mark the recording as complete. A second call does nothing."""
         self._undo.close()
 
 
@@ -127,7 +127,7 @@ ABANDONED_S: Final = 300.0
 
 
 class AllocatorPlugin(WorkerPlugin):
-    """Watches the framework in a worker from the plugin's `setup` to its `teardown`.
+    """Watches the framework in a Dask worker from the plugin's `setup` to its `teardown`.
 
     An error does not stop the worker: it works unwatched, and the client is told.
     """
@@ -141,7 +141,7 @@ class AllocatorPlugin(WorkerPlugin):
         self._own_folder = ""
 
     def setup(self, worker: Worker) -> None:
-        """Begin to watch."""
+        """Begin to watch the Dask worker."""
         self.called = time.monotonic()
         try:
             self._own_folder = tempfile.mkdtemp(prefix="bfcviz-", dir=worker.local_directory)
@@ -150,7 +150,7 @@ class AllocatorPlugin(WorkerPlugin):
             self.problem = f"{type(error).__name__}: {error}"
 
     def transition(self, key: object, start: str, finish: str, **_: Any) -> None:
-        """A task changes its state: let one that starts run in a watched context."""
+        """A Dask task changes its state: let one that starts run in a watched context."""
         del key, start
         if finish != "executing" or self.recording is None:
             return
@@ -159,12 +159,12 @@ class AllocatorPlugin(WorkerPlugin):
         self.recording.source.watch_here()
 
     def end(self) -> None:
-        """End the recording; what was recorded stays until `teardown`."""
+        """End the Dask worker's recording; what was recorded stays until `teardown`."""
         if self.recording is not None:
             self.recording.end()
 
     def teardown(self, worker: Worker) -> None:
-        """End, and remove what the client has fetched."""
+        """End the Dask worker's recording, and remove what the client has fetched."""
         del worker
         try:
             self.end()
@@ -174,7 +174,7 @@ class AllocatorPlugin(WorkerPlugin):
 
 
 class WorkerReport(NamedTuple):
-    """What a worker tells its client."""
+    """What a Dask worker tells its client."""
 
     token: str  # of its recording; "": there is none
     name: str  # of the worker
@@ -186,7 +186,7 @@ class WorkerReport(NamedTuple):
 def report(
     plugin: str, positions: Mapping[str, CopyPosition], dask_worker: Worker | None = None
 ) -> WorkerReport | None:
-    """Called in each worker by the client: its state, and what is new in its recording; None: it has no such plugin.
+    """Called in each Dask worker by the client: its state, and what is new in its recording; None: it has no plugin.
 
     Args:
         plugin: the name of the plugin.
@@ -208,7 +208,7 @@ def report(
 
 
 def end(plugin: str, dask_worker: Worker | None = None) -> None:
-    """Called in each worker by the client: end its recording."""
+    """Called in each Dask worker by the client: end its recording."""
     found = _worker_allocator_plugin(plugin, dask_worker)
     if found is not None:
         found.end()

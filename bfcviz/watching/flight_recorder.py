@@ -40,7 +40,7 @@ from bfcviz.live.recorded_process import (
 from bfcviz.periodic import Periodic
 from bfcviz.terminal import say
 from bfcviz.watching.alerts import Alarm, Alert
-from bfcviz.watching.session import Watch, events_in, watch
+from bfcviz.watching.watch_session import Watch, events_in, watch
 
 _MOST_FILES: Final = 20
 """Of a process; those of signals, and of the request that ends the program, are written in any case."""
@@ -97,11 +97,11 @@ class FlightRecorder:
 
     @property
     def is_mine(self) -> bool:
-        """Whether it is of this process, not of the one that this was forked from."""
+        """Whether the flight recorder is of this process, not of the one that this was forked from."""
         return os.getpid() == self._process
 
     def write(self, reason: str = "asked") -> Path | None:
-        """Write the events that are kept, one file a heap; the file of the first heap. None: there is none to write.
+        """Write the events that the flight recorder keeps, a file a heap; the first file. None: there is none to write.
 
         Args:
             reason: why, for the name of the file.
@@ -112,7 +112,7 @@ class FlightRecorder:
         return self._write(reason) if len(self.written) < _MOST_FILES else None
 
     def stop(self, error: BaseException | None = None) -> None:
-        """End the recording; a failed request that is in no file yet is written, and the error names the file."""
+        """End the flight recorder; a failed request that is in no file yet is written, and the error names the file."""
         if not self._is_open or not self.is_mine:
             return
         self._is_open = False
@@ -142,7 +142,7 @@ class FlightRecorder:
             say(line, file=sys.stderr)
 
     def end_with_worker(self) -> None:
-        """Also end when multiprocessing ends this process: a worker skips `atexit`."""
+        """Also end the flight recorder when multiprocessing ends this process: a worker skips `atexit`."""
         if (util := sys.modules.get("multiprocessing.util")) is not None:
             util.Finalize(None, self.stop, exitpriority=LAST)
 
@@ -155,11 +155,11 @@ class FlightRecorder:
         self.stop(error)
 
     def passed(self, alarm: Alarm) -> None:
-        """A threshold was passed: write, but not each time that the number swings."""
+        """The flight recorder's threshold was passed: write, but not each time that the number swings."""
         self._safely(alarm.alert.measure)
 
     def settle(self) -> None:
-        """Wait until the files that signals asked for are written."""
+        """Wait until the flight recorder's files that signals asked for are written."""
         for thread in self._writing:
             thread.join()
         self._writing.clear()
@@ -171,7 +171,7 @@ class FlightRecorder:
         return _LOOK_S
 
     def _failed(self, *, is_last: bool = False, says: bool = True) -> Path | None:
-        """Write the last request that failed, unless it is in a file; the file, or the folder that has all events.
+        """The flight recorder writes the last failed request, unless a file has it; the file, or the folder of all.
 
         Args:
             is_last: in any case; else only if the last file of one is old enough.
@@ -210,7 +210,7 @@ class FlightRecorder:
     # -- files -----------------------------------------------------------------------------------------------
 
     def _safely(self, reason: str, *, is_last: bool = False, says: bool = True) -> Path | None:
-        """Write, if the last file for this reason is old enough; what fails is an error of the watch."""
+        """Let the flight recorder write, if its last file of this reason is old enough; keep an error for the watch."""
         now = time.monotonic()
         is_due = now - self._times.get(reason, -_PAUSE_S) >= _PAUSE_S and len(self.written) < _MOST_FILES
         if not (is_due or is_last):
@@ -243,7 +243,7 @@ class FlightRecorder:
             return made[0] if made else None
 
     def _claim_folder(self) -> None:
-        """Make the folder of this process: an earlier run of this rank, or a process beside it, may have its name."""
+        """Make the flight recorder's folder of this process: another run, or a process beside it, may have its name."""
         if self._count and self.folder.is_dir():
             return
         parent = self.folder.parent

@@ -13,14 +13,14 @@ from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
 from bfcviz.frameworks import CAPTURE, FRAMEWORKS, WATCHABLE
 from bfcviz.live.numpy import unserved
-from bfcviz.watching.session import Watch, watch
 from bfcviz.watching.watch_reports import report
+from bfcviz.watching.watch_session import Watch, watch
 
 _OFF: Final = "off"
 
 
 class _MagicParser(argparse.ArgumentParser):
-    """A parser whose usage error is an error of the cell; argparse would end the kernel."""
+    """A parser of a magic, whose usage error is an error of the cell; argparse would end the kernel."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, add_help=False, allow_abbrev=False)
@@ -57,7 +57,7 @@ class BfcvizMagics:
         self._unserved: ExitStack | None = None  # between cells
 
     def record(self, line: str, cell: str) -> Any:
-        """Record this cell, then show the peak of the heap and its largest holders."""
+        """The magic `%%bfcviz`: record this cell, then show the peak of the heap and its largest holders."""
         arguments = _CELL.read(line)
         if arguments.into is not None and not arguments.into.isidentifier():
             raise UsageError(f"--into {arguments.into} is not the name of a variable")
@@ -71,7 +71,7 @@ class BfcvizMagics:
         return result
 
     def live(self, line: str) -> None:
-        """Show a live dashboard of the next cells, until `%bfcviz_live off`."""
+        """The magic `%bfcviz_live`: show a live dashboard of the next cells, until `%bfcviz_live off`."""
         arguments = _LIVE.read(line)
         if arguments.do == _OFF:
             self._end()
@@ -81,14 +81,14 @@ class BfcvizMagics:
             self._begin(_watch_from_magic(arguments, dashboard=True))
 
     def unload(self) -> None:
-        """End the live dashboard, if one is shown."""
+        """End the live dashboard of the magics, if one is shown."""
         if self._live is not None:
             self._end()
 
     # -- a cell ---------------------------------------------------------------------------------------------
 
     def _run(self, cell: str) -> Any:
-        """Run the cell in the user's namespace; return the value of its last expression, to display."""
+        """Run the cell of a magic in the user's namespace; return the value of its last expression, to display."""
         shell = self.shell
         source = shell.transform_cell(cell)
         name = shell.compile.cache(source, self._cell_number())
@@ -101,7 +101,7 @@ class BfcvizMagics:
         return None if source.rstrip().endswith(";") else value
 
     def _cell_number(self) -> int:
-        """The n in `In[n]` of the cell that runs; `execution_count` is already that of the next in newer IPython."""
+        """For the magics: the n in `In[n]` of the cell that runs; newer IPython's `execution_count` is the next."""
         history = self.shell.history_manager
         return self.shell.execution_count if history is None else len(history.input_hist_parsed) - 1
 
@@ -128,7 +128,7 @@ class BfcvizMagics:
             self._unserved = None
 
     def _cell_ends(self, result: Any) -> None:
-        """Stop serving NumPy until the next cell: the kernel's own arrays do not belong to the workload."""
+        """After a cell with magics, stop serving NumPy until the next: the kernel's arrays are not of the workload."""
         if self._live is None or self._unserved is not None:
             return
         self._unserved = ExitStack()

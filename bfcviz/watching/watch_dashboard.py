@@ -48,7 +48,7 @@ class WatchDashboard(LiveDashboard):
     # NumPy may be served in the thread that starts or refreshes it; its own arrays do not belong to the workload.
 
     def start(self) -> None:
-        """Draw in a thread of its own."""
+        """Draw the dashboard of the watch in a thread of its own."""
         with unserved():
             super().start()
 
@@ -67,7 +67,7 @@ class WatchDashboard(LiveDashboard):
             super()._complete_frame()
 
     def end(self, says: str, error: BaseException | None = None) -> None:
-        """Show the last state, and how the watch has ended; `error`: what ended it."""
+        """Show the last state of the watch, and how the watch has ended; `error`: what ended it."""
         if self.closed:
             return
         self.stop()
@@ -78,7 +78,7 @@ class WatchDashboard(LiveDashboard):
         self.show_end()
 
     def add_trace(self, trace: Trace) -> None:
-        """Add the trace of a later heap to the menu. Any thread may call this."""
+        """Add the trace of a later heap to the menu of the watch. Any thread may call this."""
         with self.inspector.lock:
             if self.closed:
                 return
@@ -98,7 +98,7 @@ class WatchDashboard(LiveDashboard):
                 self.bar.children = (first, self.menu, *others)
 
     def notice(self, text: str) -> None:
-        """Show a notice at the top, below the earlier ones. Any thread may call this."""
+        """Show a notice of the watch at the top, below the earlier ones. Any thread may call this."""
         self.notices.append(text)
         lines = "".join(f"<div>⚠ {escape(line)}</div>" for line in self.notices[-_MAX_NOTICES:])
         earlier = len(self.notices) - _MAX_NOTICES

@@ -11,13 +11,13 @@ from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
 from bfcviz.analysis.event_text import explain_event
 from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.short_names import short_name
-from bfcviz.code_places import place_in_code
 from bfcviz.events.origin import regions_known
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 from bfcviz.model.find_steps import peak, previous_step
 from bfcviz.model.model import ModelStats, external, internal, reserved_not_in_use
+from bfcviz.stack_frames import place_in_code
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 
@@ -35,7 +35,7 @@ class ReportHolder(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """One heap at its peak; a card in a notebook, else text.
+    """The report of a watched heap at its peak; a card in a notebook, else text.
 
     Attributes:
         says: how the framework was watched, as text.
@@ -61,14 +61,14 @@ class Report:
 
     @cached_property
     def card(self) -> str:
-        """The card, as HTML."""
+        """The card of the report on a watched heap, as HTML."""
         from bfcviz.exporters.heap_cards import peak_card  # noqa: PLC0415  a training script has no page and draws nothing
 
         return peak_card(self.model, self.says)
 
     @property
     def words(self) -> list[str]:
-        """How it was watched, the peak, and the fragmentation there: one sentence each."""
+        """How the heap was watched, the peak, and the fragmentation there: one sentence each."""
         stats = self.stats
         if not stats.bytes_in_use:
             return [self.says, f"No allocation on the heap of {self.heap}."]
@@ -99,7 +99,7 @@ class Report:
 
 
 def report(trace: Trace, pool: int = 0, says: str = "") -> Report:
-    """The report of one heap of a trace, over the steps that are still kept."""
+    """The report of one watched heap, over the steps that are still kept."""
     model = Model(trace, pool)
     model.seek(peak(trace, pool))
     name, has_regions = trace.origin.pools[pool].name, regions_known(trace.origin.details, pool)
@@ -127,14 +127,14 @@ def _watch_report_holders(model: Model) -> list[ReportHolder]:
 
 
 def _watch_report_holder_name(trace: Trace, label: int) -> str:
-    """The short name of a label, and its place in the code if that is known and not the name."""
+    """In a watch's report: the short name of a label, and its place in the code if that is known and not the name."""
     name, place = short_name(trace, label), place_in_code(trace.labels[label].details.get("stack", ""))
     return name if place in ("", trace.labels.name(label)) else f"{name}, {place}"
 
 
 @dataclass(frozen=True)
 class OomReport:
-    """A failed request and why it failed; a card in a notebook, else text.
+    """The report of a watch on a failed request and why it failed; a card in a notebook, else text.
 
     Attributes:
         step: the step just after the request.
@@ -158,14 +158,14 @@ class OomReport:
 
     @cached_property
     def card(self) -> str:
-        """The card, as HTML."""
+        """The card of the report on a failed request, as HTML."""
         from bfcviz.exporters.heap_cards import failure_card  # noqa: PLC0415  a training script has no page and draws nothing
 
         return failure_card(self.model, self.diagnosis)
 
     @property
     def note(self) -> str:
-        """One line for a traceback."""
+        """One line on the failed request, for the program's traceback."""
         return printable(f"bfcviz: {self.headline} (step {self.step:,})")
 
     def __str__(self) -> str:
@@ -178,7 +178,7 @@ class OomReport:
 
 
 def last_oom_report(trace: Trace) -> OomReport | None:
-    """The last request that failed; None where none failed, or its event is no longer kept."""
+    """The report on the last request that failed; None where none failed, or its event is no longer kept."""
     end = len(trace)
     if end == trace.first:
         return None

@@ -31,7 +31,7 @@ from bfcviz.model.trace_index import IndexBuilder
 from bfcviz.periodic import Periodic
 from bfcviz.units import parse_bytes
 from bfcviz.watching.dask_worker import AllocatorPlugin, WorkerOrder, WorkerReport, end, machine_id, report
-from bfcviz.watching.session import Capture
+from bfcviz.watching.watch_session import Capture
 from bfcviz.watching.workers_dashboard import WorkersDashboard, WorkerTraces
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _MOST_MISSED: Final = 2  # calls in a row without an answer after which a worker
 
 
 class WorkerCollector:
-    """Fetches from the workers of `client` until `stop`.
+    """Fetches the recordings from the Dask workers of `client` until `stop`.
 
     Args:
         client: of the cluster; not asynchronous.
@@ -76,7 +76,7 @@ class WorkerCollector:
 
     @property
     def running(self) -> bool:
-        """Whether it fetches."""
+        """Whether it fetches from the Dask workers."""
         return self._periodic.running
 
     def start(self) -> int:
@@ -91,7 +91,7 @@ class WorkerCollector:
         return watched
 
     def stop(self) -> None:
-        """End every recording, fetch the rest, and remove the plugin; without the cluster, keep what was fetched.
+        """End every worker's recording, fetch the rest, remove the plugin; without the cluster, keep what there is.
 
         A second call does nothing.
         """
@@ -109,7 +109,7 @@ class WorkerCollector:
             copy.close()
 
     def fetch(self) -> tuple[int, bool]:
-        """Ask every worker once; returns how many are watched, and whether one of them has more events."""
+        """Ask every Dask worker once; returns how many are watched, and whether one of them has more events."""
         positions: dict[str, CopyPosition] = {token: copy.position for token, copy in self.copies.items()}
         reports = self._client.run(report, self._plugin.name, positions, on_error="ignore")
         found: list[WorkerReport] = [each for each in reports.values() if each is not None]
@@ -165,7 +165,7 @@ class WorkersWatch(Closing):
 
     @property
     def traces(self) -> dict[str, Trace]:
-        """The trace of each worker so far, by its name, as long as its recording is now; ended ones stay."""
+        """The trace of each Dask worker so far, by its name, as long as its recording is now; ended ones stay."""
         self._found.refresh()
         for each in self._found.workers:
             each.trace.refresh()
@@ -173,14 +173,14 @@ class WorkersWatch(Closing):
 
     @property
     def dashboard(self) -> WorkersDashboard:
-        """The view of all workers; made on first use."""
+        """The view of all Dask workers; made on first use."""
         if self._dashboard is None or self._dashboard.closed:
             self._dashboard = WorkersDashboard(self.folder)
         return self._dashboard
 
     @property
     def says(self) -> str:
-        """Which workers are watched, as text."""
+        """Which Dask workers are watched, as text."""
         self._found.refresh()
         names = [each.name for each in self._found.workers]
         sentences = [
@@ -205,7 +205,7 @@ class WorkersWatch(Closing):
             self._dashboard.refresh()
 
     def close(self) -> None:
-        """As `stop`."""
+        """End the recording of every worker, as `stop`."""
         self.stop()
 
     def __repr__(self) -> str:
@@ -280,7 +280,7 @@ _running: Final["WeakKeyDictionary[Any, WorkersWatch]"] = WeakKeyDictionary()
 
 
 def _new_folder(path: str | os.PathLike[str] | None) -> Path:
-    """An empty folder; without a path it is removed at the exit of Python."""
+    """An empty folder for the workers' recordings; without a path it is removed at the exit of Python."""
     if path is None:
         folder = Path(tempfile.mkdtemp(prefix="bfcviz-workers-"))
         atexit.register(rmtree, folder, ignore_errors=True)

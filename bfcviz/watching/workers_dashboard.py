@@ -36,7 +36,7 @@ from bfcviz.model.timelines import TimeTimeline
 
 
 class WorkerTrace:
-    """One worker that is followed: the trace of its recording, and its totals over time."""
+    """One worker that the dashboard follows: the trace of its recording, and its totals over time."""
 
     def __init__(self, name: str, path: Path) -> None:
         self.name = name  # of its folder
@@ -47,14 +47,14 @@ class WorkerTrace:
 
     @property
     def state(self) -> WorkerRowState:
-        """Whether it records, has ended, or was lost before it could end."""
+        """Whether the worker records, has ended, or was lost before it could end."""
         origin = self.trace.origin
         if origin.status == Status.RECORDING:
             return WorkerRowState.LIVE
         return WorkerRowState.ENDED if origin.has_ended_whole else WorkerRowState.LOST
 
     def update(self) -> bool:
-        """Read new events, a limited number; returns whether more wait, or may come."""
+        """Read the worker's new events, a limited number; returns whether more wait, or may come."""
         if self.problem:
             return False
         try:
@@ -66,7 +66,7 @@ class WorkerTrace:
         return waiting or self.trace.following
 
     def row(self) -> WorkerRow:
-        """Its numbers now and over time, for the figure."""
+        """The worker's numbers now and over time, for the figure."""
         series = self.timeline.series
         last = series[-1] if len(series) else None
         started = self.trace.origin.details.get("started_ns")
@@ -145,7 +145,7 @@ export default {
 
 
 class WorkersPage(anywidget.AnyWidget):
-    """Shows `html`.
+    """The part of the page that has a row for each worker: shows `html`.
 
     Args:
         chosen: called with the name of a worker whose row was clicked.
@@ -225,20 +225,20 @@ class WorkersDashboard(widgets.VBox):  # type: ignore[misc]
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """Whether the view of the workers was closed."""
         return self._closed
 
     def start(self) -> None:
-        """Start to draw in a thread."""
+        """Start to draw the workers in a thread."""
         with unserved():  # the arrays of pictures do not belong to a workload in this process
             self.renderer.start()
 
     def stop(self) -> None:
-        """Stop drawing until `start`."""
+        """Stop drawing the workers until `start`."""
         self.renderer.stop()
 
     def refresh(self) -> None:
-        """Read all events that there are, and draw."""
+        """Read all events of the workers that there are, and draw."""
         with unserved(), self.lock:
             while self.draw_frame() and any(
                 len(each.trace) > each.timeline.step and not each.problem for each in self.traces.workers
@@ -246,7 +246,7 @@ class WorkersDashboard(widgets.VBox):  # type: ignore[misc]
                 pass
 
     def draw_frame(self) -> bool:
-        """Read new events and draw a frame, for the renderer; returns whether more may come."""
+        """Read the workers' new events and draw a frame, for the renderer; returns whether more may come."""
         with self.lock:
             if self._closed:
                 return False
@@ -263,7 +263,7 @@ class WorkersDashboard(widgets.VBox):  # type: ignore[misc]
             self.menu.value = _NONE if name is None else name
 
     def close(self) -> None:
-        """Close it: stop drawing, remove it from the page, and free its memory."""
+        """Close the view of the workers: stop drawing, remove it from the page, and free its memory."""
         if "page" not in self.__dict__ or self._closed:
             return
         self.renderer.stop()

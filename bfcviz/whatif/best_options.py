@@ -1,4 +1,4 @@
-"""The options that save most memory: the best ones of any policy, and the line to set for the job's own allocator."""
+"""The options of a policy that serve a trace with the least memory: it tries all, or varies one after the other."""
 
 import itertools
 import math
@@ -12,20 +12,12 @@ from bfcviz.answers import Answer
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
-from bfcviz.whatif.heap_policies import MEMORY_OPTIONS
+from bfcviz.whatif.bfc_policy import MEMORY_OPTIONS
 from bfcviz.whatif.policy import NO_LIMIT, Policy
-from bfcviz.whatif.policy_table import (
-    POLICIES,
-    other_than_default,
-    policy_of,
-    policy_text,
-    replay_limit,
-    uncompared,
-)
+from bfcviz.whatif.policy_replay import replay_limit
+from bfcviz.whatif.policy_table import POLICIES, other_than_default, policy_of, policy_text, uncompared
 from bfcviz.whatif.requests import RequestStream, stream_of
 from bfcviz.whatif.search import (
-    GRANULE,
-    LimitSearch,
     SearchControl,
     SearchStopped,
     Trial,
@@ -35,6 +27,7 @@ from bfcviz.whatif.search import (
     searchable,
     trial_cache,
 )
+from bfcviz.whatif.smallest_limit import GRANULE, LimitSearch
 
 # ------------------------------------------------------------------------------
 # The values of options that a search tries.
@@ -159,7 +152,7 @@ _MOST_ROWS: Final = 20
 
 @dataclass(frozen=True)
 class TriedOptions:
-    """One row of the table of a search.
+    """One row of the table of `best_options`: the options tried, and their numbers.
 
     Attributes:
         options: that were varied, with their values.
@@ -208,7 +201,7 @@ class BestOptions(Answer):
         return first if first is not None and first.trial is not None and first.trial.fits else None
 
     def is_as_good(self, row: TriedOptions) -> bool:
-        """Whether a row of the table reaches the goal as well as the best one; others may differ in other numbers."""
+        """Whether a row of tried options reaches the goal as well as the best one; they may differ in other numbers."""
         best = self.best
         if best is None or best.trial is None or row.trial is None or not row.trial.fits:
             return False
@@ -272,7 +265,7 @@ def best_options(  # noqa: PLR0913  the question, and how to search
 
 
 class _OptionSearch:
-    """One search; a combination is the values of all varied options."""
+    """One search of the best options; a combination is the values of all varied options."""
 
     def __init__(  # noqa: PLR0913, PLR0917  what `best_options` was asked
         self,
@@ -288,7 +281,7 @@ class _OptionSearch:
         self.tried: dict[tuple[Any, ...], TriedOptions] = {}
 
     def grid(self, values: Mapping[str, list[Any]]) -> None:
-        """Try all combinations."""
+        """Try all combinations of the options."""
         self.runner.expected = math.prod(map(len, values.values()))
         for combination in itertools.product(*values.values()):
             self._try(dict(zip(values, combination, strict=True)))
@@ -311,7 +304,7 @@ class _OptionSearch:
                 return
 
     def ranked(self) -> tuple[TriedOptions, ...]:
-        """All tried, the best first."""
+        """All options tried, the best first."""
         return tuple(sorted(self.tried.values(), key=self._rank))
 
     def _try(self, options: Mapping[str, Any]) -> TriedOptions:
@@ -341,7 +334,7 @@ class _OptionSearch:
         return min((each for each in search.tried.values() if each.fits), key=lambda each: each.limit or 0)
 
     def _rank(self, tried: TriedOptions) -> tuple[float, ...]:
-        """Ascending from the best."""
+        """The rank of tried options; ascending from the best."""
         trial = tried.trial
         if trial is None:
             return (2,)
@@ -351,7 +344,7 @@ class _OptionSearch:
 
 
 def _option_goal_value(trial: Trial, goal: str) -> float:
-    """What a goal makes small."""
+    """The number of a trial that the goal of `best_options` makes small."""
     return trial.limit or 0 if goal == SMALLEST_LIMIT else GOALS[goal](trial)
 
 

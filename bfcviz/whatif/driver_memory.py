@@ -71,7 +71,7 @@ class DriverMemory:
         )  # addresses of returned segments; with order -1 counted from `LAST_SEGMENT` down
 
     def reserve(self, num_bytes: int) -> int:
-        """Addresses for `num_bytes` without memory."""
+        """Reserve addresses for `num_bytes`, without memory."""
         if self.reuses:
             address = self._lowest_hole(num_bytes)
             self.ranges.append(address)
@@ -90,7 +90,7 @@ class DriverMemory:
         return address
 
     def grant(self, num_bytes: int) -> int:
-        """A new segment; 0 if it would exceed the limit."""
+        """A new segment of a simulated pool; 0 if it would exceed the limit."""
         if not self._fits(num_bytes):
             return 0
         address = self.reserve(num_bytes)
@@ -98,14 +98,14 @@ class DriverMemory:
         return address
 
     def map(self, address: int, num_bytes: int) -> bool:
-        """Memory for reserved addresses; it extends the memory that ends there. False if it would exceed the limit."""
+        """Map memory to reserved addresses: it extends what ends there. False if it would exceed the limit."""
         if not self._fits(num_bytes):
             return False
         self._granted(address, num_bytes, True)
         return True
 
     def release(self, address: int, num_bytes: int) -> None:
-        """Return a segment, or the memory of mapped addresses."""
+        """Return a segment to the simulated driver, or the memory of mapped addresses."""
         if self.reuses:
             low = self._mirrored(address, num_bytes)
             self._holes.add_merged(low, num_bytes + SEGMENT_ALIGNMENT)

@@ -52,15 +52,15 @@ class AddressTable:
         return iter(self.addresses())
 
     def get(self, address: int, default: int = 0) -> int:
-        """The number of an address, or the default."""
+        """The number of a simulated block by its address, or the default."""
         return self.find(address) or default
 
     def find(self, address: int) -> int:
-        """The number of an address; 0: it has none."""
+        """The number of a simulated block by its address; 0: it has none."""
         return self._values[self._place(address)]
 
     def put(self, address: int, value: int) -> None:
-        """Give an address a number."""
+        """Give the address of a simulated block a number."""
         at = self._place(address)
         if self._keys[at] == 0:
             self._used += 1
@@ -70,7 +70,7 @@ class AddressTable:
             self._grow()
 
     def take(self, address: int) -> int:
-        """Remove an address; returns its number, 0 if it had none."""
+        """Remove the address of a simulated block; returns its number, 0 if it had none."""
         at = self._place(address)
         value = self._values[at]
         if value == 0:
@@ -91,7 +91,7 @@ class AddressTable:
         return value
 
     def addresses(self) -> list[int]:
-        """All addresses, ascending."""
+        """All addresses of simulated blocks, ascending."""
         return sorted([key for key in self._keys if key != 0])
 
     def _home(self, address: int) -> int:
@@ -118,7 +118,7 @@ class AddressTable:
 
 
 class SizeTree:
-    """Blocks by (size, address): a treap whose nodes know the lowest address below them.
+    """Free blocks by (size, address): a treap whose nodes know the lowest address below them.
 
     Node 0 is no node. The priority of a node is a hash of its number, so that the same steps make the same tree.
     """
@@ -135,7 +135,7 @@ class SizeTree:
         self._low = self._high = 0  # what `_split` returns
 
     def add(self, address: int, size: int) -> None:
-        """Add a block that is not there."""
+        """Add a free block that is not in the tree."""
         node = self._spare
         if node != 0:
             self._spare = self._left[node]
@@ -150,11 +150,11 @@ class SizeTree:
         self._root = self._added(self._root, node)
 
     def remove(self, address: int, size: int) -> None:
-        """Remove a block that is there."""
+        """Remove a free block that is in the tree."""
         self._root = self._removed(self._root, size, address)
 
     def at_least(self, size: int, address: int) -> int:
-        """The first block that is not before (size, address), as a node; 0: there is none."""
+        """The first free block that is not before (size, address), as a node; 0: there is none."""
         node, found = self._root, 0
         while node != 0:
             if self._is_before(node, size, address):
@@ -165,7 +165,7 @@ class SizeTree:
         return found
 
     def before(self, size: int, address: int) -> int:
-        """The last block before (size, address), as a node; 0: there is none."""
+        """The last free block before (size, address), as a node; 0: there is none."""
         node, found = self._root, 0
         while node != 0:
             if self._is_before(node, size, address):
@@ -176,14 +176,14 @@ class SizeTree:
         return found
 
     def last(self) -> int:
-        """The last block, as a node; 0: there is none."""
+        """The largest free block, as a node; 0: there is none."""
         node = self._root
         while node != 0 and self._right[node] != 0:
             node = self._right[node]
         return node
 
     def lowest_from(self, size: int) -> int:
-        """The lowest address of all blocks of at least this size; 0: there are none."""
+        """The lowest address of all free blocks of at least this size; 0: there are none."""
         node, found = self._root, 0
         while node != 0:
             if self._size[node] < size:
@@ -195,11 +195,11 @@ class SizeTree:
         return found
 
     def size_of(self, node: int) -> int:
-        """Bytes of a node's block; 0 of no node."""
+        """Bytes of the free block of a node; 0 of no node."""
         return self._size[node]
 
     def address_of(self, node: int) -> int:
-        """Address of a node's block; 0 of no node."""
+        """Address of the free block of a node; 0 of no node."""
         return self._address[node]
 
     def _is_before(self, node: int, size: int, address: int) -> bool:
@@ -218,7 +218,7 @@ class SizeTree:
         return other if one == 0 or 0 < other < one else one
 
     def _added(self, tree: int, node: int) -> int:
-        """The tree with a node more."""
+        """The tree of free blocks with a node more."""
         if tree == 0:
             return node
         if self._priority(node) > self._priority(tree):
@@ -250,7 +250,7 @@ class SizeTree:
             self._high = tree
 
     def _removed(self, tree: int, size: int, address: int) -> int:
-        """The tree without a block."""
+        """The tree of free blocks without one."""
         if self._address[tree] == address:
             found = self._joined(self._left[tree], self._right[tree])
             self._left[tree] = self._spare
@@ -310,7 +310,7 @@ class FreeBlocks:
         self._recent: set[int] = set()
 
     def add(self, address: int, size: int) -> None:
-        """Add a block that is not there."""
+        """Add a free block that is not there."""
         self.sizes.put(address, size)
         self.starts.put(address + size, address)
         self._tree.add(address, size)
@@ -319,7 +319,7 @@ class FreeBlocks:
             self._recent.add(address)
 
     def remove(self, address: int) -> int:
-        """Remove the block at `address`; returns its size."""
+        """Remove the free block at `address`; returns its size."""
         size = self.sizes.take(address)
         if size == 0:
             raise KeyError(address)
@@ -331,7 +331,7 @@ class FreeBlocks:
         return size
 
     def best_fit(self, size: int) -> int:
-        """The smallest block of at least `size` bytes, of these the one with the lowest address; 0: there is none."""
+        """The smallest free block of at least `size` bytes, of equal ones that with the lowest address; 0: none."""
         return self._tree.address_of(self._tree.at_least(size, 0))
 
     def shuffled_fit(self, size: int, seed: int) -> int:
@@ -373,19 +373,19 @@ class FreeBlocks:
         return 0
 
     def first_fit(self, size: int) -> int:
-        """The block of at least `size` bytes with the lowest address; 0: there is none."""
+        """The free block of at least `size` bytes with the lowest address; 0: there is none."""
         return self._tree.lowest_from(size)
 
     def next_larger(self, address: int) -> int:
-        """The block after the one at `address` in the order of sizes, then addresses; 0: it is the last."""
+        """The free block after the one at `address` in the order of sizes, then addresses; 0: it is the last."""
         return self._tree.address_of(self._tree.at_least(self.sizes.find(address), address + 1))
 
     def largest(self) -> int:
-        """Bytes of the largest block; 0 if there is none."""
+        """Bytes of the largest free block; 0 if there is none."""
         return self._tree.size_of(self._tree.last())
 
     def largest_before(self, end: int) -> int:
-        """The most bytes of one block that lie below the address `end`; 0 if there are none."""
+        """The most bytes of one free block that lie below the address `end`; 0 if there are none."""
         found = 0
         tree = self._tree
         size = self.largest()
@@ -396,25 +396,25 @@ class FreeBlocks:
         return found
 
     def take_recent(self) -> list[int]:
-        """The blocks of at least `recent_from` bytes that were added since the last call and are still there."""
+        """The free blocks of at least `recent_from` bytes that were added since the last call and are still there."""
         found = sorted(self._recent)
         self._recent.clear()
         return found
 
     def take_front(self, address: int, size: int) -> None:
-        """Remove the first `size` bytes of the block at `address`."""
+        """Remove the first `size` bytes of the free block at `address`."""
         whole = self.remove(address)
         if whole > size:
             self.add(address + size, whole - size)
 
     def add_merged(self, address: int, size: int) -> int:
-        """Add a block, as one with the blocks that touch it; returns its address."""
+        """Add a free block, as one with the free blocks that touch it; returns its address."""
         address = self.merge_around(address, size)
         self.add(address, self.merged)
         return address
 
     def merge_around(self, address: int, size: int) -> int:
-        """Remove the blocks that touch [address, address + size); returns the address of all together."""
+        """Remove the free blocks that touch [address, address + size); returns the address of all together."""
         before = self.starts.find(address)
         if before != 0:
             size += self.remove(before)

@@ -35,7 +35,7 @@ def failed_allocations(rows: NDArray[np.void], address: NDArray[np.integer]) -> 
 
 
 class DriverCalls(NamedTuple):
-    """Calls for memory of the device: segments granted, refused and released."""
+    """The outcome's calls for memory of the device: segments granted, refused and released."""
 
     grants: int
     refusals: int
@@ -56,7 +56,7 @@ class FreeMemory(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Outcome(Answer):
-    """The result of each request: arrays uint64[n], sizes in bytes; n is less than the stream's length if it stopped.
+    """The outcome of each request: arrays uint64[n], sizes in bytes; n is less than the stream's length if it stopped.
 
     Attributes:
         policy: name of the rules.
@@ -89,11 +89,11 @@ class Outcome(Answer):
 
     @property
     def drawn_trace(self) -> Trace | None:
-        """The trace, if it was recorded: `replay(..., record=True)`."""
+        """The trace of the outcome, if it was recorded: `replay(..., record=True)`."""
         return self.trace
 
     def to_pandas(self) -> "pd.DataFrame":
-        """One row a request: the block that it got or freed, and the bytes after it."""
+        """The outcome with one row a request: the block that it got or freed, and the bytes after it."""
         names = ("address", "size", "in_use", "reserved")
         return data_frame({name: getattr(self, name) for name in names})
 
@@ -116,11 +116,11 @@ class Outcome(Answer):
 
     @property
     def served(self) -> int:
-        """Number of requests that were tried, frees and marks included."""
+        """Number of requests of the outcome that were tried, frees and marks included."""
         return len(self.address)
 
     def free_memory(self, request: int) -> FreeMemory | None:
-        """The free memory after a request, as the allocator counts it; None: it does not."""
+        """The free memory of the outcome after a request, as the allocator counts it; None: it does not."""
         if self.largest_free is None:
             return None
         free = int(self.reserved[request]) - int(self.in_use[request])
@@ -128,27 +128,27 @@ class Outcome(Answer):
 
     @cached_property
     def failures(self) -> NDArray[np.intp]:
-        """Indices of the allocations that failed."""
+        """Indices of the allocations that failed in the outcome."""
         return failed_allocations(self.stream.rows[: self.served], self.address)
 
     @property
     def fits(self) -> bool:
-        """Whether every request was served."""
+        """Whether every request of the outcome was served."""
         return self.served == len(self.stream) and not len(self.failures)
 
     @property
     def peak_reserved(self) -> int:
-        """The most bytes that the driver had granted."""
+        """The most bytes that the driver had granted in the outcome."""
         return int(self.reserved.max(initial=0))
 
     @property
     def peak_in_use(self) -> int:
-        """The most bytes of blocks in use."""
+        """The most bytes of blocks in use in the outcome."""
         return int(self.in_use.max(initial=0))
 
     @cached_property
     def requested(self) -> NDArray[np.int64]:
-        """Requested bytes of the blocks in use after each request, int64[n]."""
+        """Requested bytes of the outcome's blocks in use after each request, int64[n]."""
         return self.stream.requested_bytes(self.address != 0)
 
     @property
@@ -197,7 +197,7 @@ class RecordedOutcome:
             )
 
     def step_after(self, request: int) -> int:
-        """The step of the trace after a request, with the merges and releases that belong to it; -1: before all.
+        """The step of an outcome's trace after a request, with its merges and releases; -1: before all.
 
         Segments that the next request returns before it is served are still there.
         """
@@ -226,7 +226,7 @@ class RecordedOutcome:
         return np.concatenate([[0], np.cumsum(change)])
 
     def free_memory(self, request: int) -> FreeMemory:
-        """The free memory after a request, as its allocator counts it; else as the trace has it."""
+        """The free memory of a recorded outcome after a request, as its allocator counts it; else by the trace."""
         counted = self.outcome.free_memory(request)
         if counted is not None:
             return counted
@@ -236,7 +236,9 @@ class RecordedOutcome:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Number of events of each kind, by its name in lower case; "extend" and "release" are calls to the driver.
+        """Number of the outcome's events of each kind, by its name in lower case.
+
+        Calls to the driver are "extend" and "release".
 
         A driver that takes back a part of what it granted has more regions in the trace than calls (`region_pieces`).
         Then "split" and "merge" count those within the trace's regions.
@@ -248,7 +250,7 @@ class RecordedOutcome:
 
     @cached_property
     def regions(self) -> NDArray[np.int64]:
-        """The region of the block of each request, counted from 0 in the order of grants; -1 without one.
+        """Where an outcome placed each request: the region, counted from 0 in the order of grants; -1 without one.
 
         A segment that grows in reserved addresses is one region, in the order of its reservation.
         """
@@ -256,7 +258,7 @@ class RecordedOutcome:
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
-        """The offset of the block of each request in its region, in bytes; -1 without one."""
+        """Where an outcome placed each request: the offset in its region, in bytes; -1 without one."""
         return self._places[1]
 
     @cached_property
@@ -278,7 +280,7 @@ class RecordedOutcome:
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Region and offset of each request."""
+        """Region and offset where the outcome placed each request."""
         if self.outcome.ranges is not None:
             return _outcome_places(self.outcome.ranges, self.outcome.address)
         events, served = self._events, self.outcome.served
@@ -344,7 +346,7 @@ class PlacedRequest:
 
     @property
     def order(self) -> tuple[int, int]:
-        """What is compared: the neighbour below, or the region."""
+        """What is compared of a placed request: the neighbour below, or the region."""
         return (0, self.below) if self.below >= 0 else (1, self.region)
 
 
@@ -442,7 +444,7 @@ class _OutcomeBlocks:
         self._live: list[tuple[int, int, int]] = []  # region, offset, block
 
     def place(self, request: int, block: int) -> PlacedRequest:
-        """Add the block of a request, and say where it lies."""
+        """Add the outcome's block of a request, and say where it lies."""
         region, offset = self._regions[request], self._offsets[request]
         below = -1
         if region >= 0:
@@ -456,7 +458,7 @@ class _OutcomeBlocks:
         return PlacedRequest(region, offset, self._sizes[request], below, granted)
 
     def free(self, request: int) -> None:
-        """Remove the block that a request frees."""
+        """Remove the outcome's block that a request frees."""
         region, offset = self._regions[request], self._offsets[request]
         if region >= 0:
             at = bisect_left(self._live, (region, offset, -1))
@@ -464,7 +466,7 @@ class _OutcomeBlocks:
 
 
 def _outcome_block_text(stream: RequestStream, block: int) -> str:
-    """Size and name of a block."""
+    """Size and name of a block of an outcome, as text."""
     if block < 0:
         return ""
     rows = stream.rows

@@ -11,7 +11,7 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.formats.tensorflow import round_up
 from bfcviz.formats.torch import LARGE_SEGMENT, Rules, divisions_text
 from bfcviz.units import format_bytes
-from bfcviz.whatif.heap_policies import BFC_OPTIONS
+from bfcviz.whatif.bfc_policy import BFC_OPTIONS
 from bfcviz.whatif.policy import Policy
 from bfcviz.whatif.policy_table import other_than_default, policy_of, policy_text
 from bfcviz.whatif.requests import ALLOCATE, RequestStream
@@ -73,7 +73,7 @@ def _own_regions_match(stream: RequestStream, granted: NDArray[np.void]) -> bool
 
 
 def _is_value(value: Any, default: Any) -> bool:
-    """Whether a value of the origin can be one of the option with this default; text is read as in a command."""
+    """Whether a value of the trace's own origin fits an option with this default; text is read as in a command."""
     if isinstance(value, str | bool) or isinstance(default, bool):
         return isinstance(value, str) or (isinstance(value, bool) and isinstance(default, bool))
     return isinstance(value, int) or (isinstance(value, float) and isinstance(default, float))
@@ -105,7 +105,7 @@ OWN_RULES: Final = "own rules"
 
 @dataclass(frozen=True)
 class OwnRules:
-    """The rules of the heap of a trace.
+    """The rules of a trace's own heap.
 
     Attributes:
         limit: under which they serve, in bytes; None: none.
@@ -120,7 +120,7 @@ class OwnRules:
 
     @property
     def text(self) -> str:
-        """The rules as `policy_of` reads them."""
+        """The rules of the trace's own heap, as `policy_of` reads them."""
         name = self.policy.name
         return policy_text(name, other_than_default(name, self.policy.options))
 
@@ -206,7 +206,7 @@ def _own_regions_unknown(stream: RequestStream) -> bool:
 
 
 def _torch_rules(stream: RequestStream, limit: int | None) -> OwnRules:
-    """PyTorch's rules with the settings that a snapshot names; the defaults of PyTorch where it names none."""
+    """The own rules of PyTorch's heap: the settings that a snapshot names; PyTorch's defaults where it names none."""
     given, rules = stream.options, Rules.of(stream.options)
     options: dict[str, Any] = {}
     if rules.expandable:

@@ -10,7 +10,7 @@ from bfcviz import native
 
 
 class Skyline:
-    """The highest offset that is used at each time; it only rises.
+    """The skyline of a packing: the highest offset that is used at each time; it only rises.
 
     A tree of maxima over times: `_best` has the highest value within each node's times, `_all` a value that all of its
     times have at least. A range is O(log n) nodes.
@@ -27,7 +27,7 @@ class Skyline:
         self._all = np.zeros(2 * self._leaves, np.int64)
 
     def top(self, start: int, stop: int) -> int:
-        """The highest value in [start, stop), which is not empty."""
+        """The skyline's highest offset in [start, stop), which is not empty."""
         low, high, found = start + self._leaves, stop + self._leaves, 0
         while low < high:
             if low % 2:
@@ -46,7 +46,7 @@ class Skyline:
         return found
 
     def lift(self, start: int, stop: int, value: int) -> None:
-        """Let no value in [start, stop), which is not empty, be lower than `value`."""
+        """Let no offset of the skyline in [start, stop), which is not empty, be lower than `value`."""
         low, high = start + self._leaves, stop + self._leaves
         while low < high:
             if low % 2:
@@ -127,7 +127,7 @@ def first_overlap(
     offset: NDArray[np.int64],
     end: NDArray[np.int64],
 ) -> int:
-    """The first block that shares bytes at some time with one before it; -1: none does.
+    """In a packing: the first block that shares bytes at some time with one before it; -1: none does.
 
     Args:
         skyline: a new one; receives the blocks.
@@ -176,7 +176,7 @@ _BEYOND = 1 << 62  # above all offsets
 
 
 class PackingProblem:
-    """Blocks with their sections and neighbours; searches share it and do not change it.
+    """The blocks to pack, with their sections and neighbours; searches share it and do not change it.
 
     Args:
         start: int64[n], when each block begins to live.
@@ -234,7 +234,7 @@ def _canonical_blocks_by_group(
 
 
 class Task:
-    """Unplaced blocks of a range of sections that no other unplaced block connects with others.
+    """Of a search for a packing: unplaced blocks of sections that no other unplaced block connects with others.
 
     Attributes:
         start, stop: where its pairs are in the list of the search.
@@ -256,7 +256,7 @@ _NO_TASK = Task(0, 0, 0, 0)
 
 
 class Frame:
-    """A place for one block, the choice of which is still open.
+    """In the search for a packing: a place for one block, the choice of which is still open.
 
     Attributes:
         task: whose blocks these are.
@@ -278,7 +278,7 @@ class Frame:
 
 
 class CanonicalSearch:
-    """One search for a plan of at most `height` bytes.
+    """One complete search for a packing of at most `height` bytes.
 
     Args:
         problem: the blocks.
@@ -334,7 +334,7 @@ class CanonicalSearch:
         self._solved = self._begin(sections)
 
     def run(self, steps: int) -> int:
-        """Try to place at most so many blocks; returns SEARCHING, FOUND or IMPOSSIBLE."""
+        """Try to pack at most so many blocks; returns SEARCHING, FOUND or IMPOSSIBLE."""
         if self._depth == 0:
             return IMPOSSIBLE
         step = 0
@@ -357,13 +357,13 @@ class CanonicalSearch:
         return FOUND
 
     def _begin(self, sections: int) -> bool:
-        """Open the first frame: all blocks, in tasks that share no time; whether there are none."""
+        """Open the packing search's first frame: all blocks, in tasks that share no time; whether there are none."""
         root = self._frames[0]
         root.stop = self._list_end
         return self._start(self._tasks_of(Task(0, 0, 0, sections), root, 0))
 
     def _choose(self, frame: Frame) -> bool:
-        """Take the next block to be tried: the lowest, of equal ones the first in the order."""
+        """Take the next block to be packed: the lowest, of equal ones the first in the order."""
         block, offset, rank = -1, frame.ceiling, 0
         for at in range(frame.start, frame.stop, 2):
             other = self._list[at]
@@ -381,7 +381,7 @@ class CanonicalSearch:
         return True
 
     def _place(self, frame: Frame) -> bool:
-        """Place the chosen block; whether all that is left still fits above it."""
+        """Place the chosen block in the packing; whether all that is left still fits above it."""
         block, offset = frame.block, frame.offset
         top = offset + self._size[block]
         frame.trail = self._trail_end
@@ -430,7 +430,7 @@ class CanonicalSearch:
             self._floor[section] = lowest
 
     def _undo(self, frame: Frame) -> None:
-        """Remove the block that was placed last, and all that followed from it."""
+        """Remove the block that was packed last, and all that followed from it."""
         block = frame.block
         while self._trail_end > frame.trail:
             self._trail_end -= 2
@@ -448,7 +448,7 @@ class CanonicalSearch:
             frame.offset = _BEYOND
 
     def _descend(self, frame: Frame) -> bool:
-        """Go on to the next block, in smaller tasks if the placed one connected them; whether there is no further."""
+        """Go on to pack the next block, in smaller tasks if the placed one connected them; whether there is none."""
         task, block = frame.task, frame.block
         back = self._depth
         self._depth += 1
@@ -463,7 +463,7 @@ class CanonicalSearch:
         return False
 
     def _start(self, task: "Task | None") -> bool:
-        """Begin with the next task; whether there is none."""
+        """Begin with the next task of the packing search; whether there is none."""
         if task is None:
             return True
         self._open(task.start, task.stop, task.owner)
@@ -472,7 +472,7 @@ class CanonicalSearch:
         return False
 
     def _open(self, start: int, stop: int, back: int) -> None:
-        """Make the frame of this depth, for the unplaced ones of these blocks."""
+        """Make the packing search's frame of this depth, for the unplaced ones of these blocks."""
         frame = self._frames[self._depth]
         unplaced, ceiling = 0, _BEYOND
         for at in range(start, stop, 2):
@@ -558,7 +558,7 @@ class CanonicalSearch:
         return bool(self._place_in_order[block] < self._place_in_order[other])
 
     def _note(self, number: int, value: int) -> None:
-        """Keep a value that is about to change, for `_undo`."""
+        """Keep a value of the packing search that is about to change, for `_undo`."""
         self._trail[self._trail_end] = number
         self._trail[self._trail_end + 1] = value
         self._trail_end += 2

@@ -80,7 +80,7 @@ _MOST_PLANS: Final = 4
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """Rectangles to pack, one a block: int64[blocks].
+    """The lifetimes of the blocks to plan, as rectangles: int64[blocks].
 
     Attributes:
         start: index of the request that allocates it.
@@ -98,7 +98,7 @@ class Lifetimes:
 
     @classmethod
     def of(cls, stream: RequestStream) -> "Lifetimes":
-        """The lifetimes of a stream; sizes are rounded up to a multiple of 256 bytes, as GPUs want addresses."""
+        """The lifetimes of a stream's blocks; sizes are rounded up to 256 bytes, as GPUs want addresses."""
         rows, n = stream.rows, len(stream)
         start, stop = np.zeros(stream.blocks, np.int64), np.full(stream.blocks, n, np.int64)
         for kind, found in ((ALLOCATE, start), (FREE, stop)):
@@ -109,17 +109,17 @@ class Lifetimes:
     def columns(
         self, blocks: NDArray[np.intp]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Start, stop and size of these blocks."""
+        """Start, stop and size of these blocks of a plan."""
         return self.start[blocks], self.stop[blocks], self.size[blocks]
 
     @property
     def duration(self) -> NDArray[np.int64]:
-        """Requests from the first one on while each block lives."""
+        """How long each block to plan lives, in requests."""
         return self.stop - self.start
 
     @cached_property
     def live(self) -> NDArray[np.int64]:
-        """Bytes of all blocks after each request, int64[requests]."""
+        """Bytes of all blocks to plan after each request, int64[requests]."""
         change = np.zeros(self.requests + 1, np.int64)
         np.add.at(change, self.start, self.size)
         np.add.at(change, self.stop, -self.size)
@@ -129,7 +129,7 @@ class Lifetimes:
 
 @dataclass(frozen=True)
 class PackingPlan:
-    """Offsets of all blocks in one region.
+    """A plan: the offsets of all blocks in one region.
 
     Attributes:
         lifetimes: of the blocks.
@@ -145,12 +145,12 @@ class PackingPlan:
 
     @cached_property
     def height(self) -> int:
-        """Bytes of the region."""
+        """Bytes of the region of the plan."""
         return int((self.offset + self.lifetimes.size)[self.lifetimes.size > 0].max(initial=0))
 
     @property
     def excess(self) -> float:
-        """How much more the height is than the least that is proven, as a share of that; 0: no plan needs less."""
+        """How much more the plan needs than the least that is proven, as a share of that; 0: no plan needs less."""
         return self.height / self.least - 1 if self.least else 0.0
 
 
@@ -224,7 +224,7 @@ def _greedy_plan(stream: RequestStream, lifetimes: Lifetimes) -> PackingPlan:
 
 
 def _offsets_by_start(stream: RequestStream) -> NDArray[np.int64]:
-    """In the order of time, each block in the lowest gap: first fit."""
+    """A plan in the order of time, each block in the lowest gap: first fit."""
     outcome = PoolPolicy("first_fit", FirstFitPool, {"granule": UNIT}).serve(stream)
     if not outcome.fits:
         raise InvalidRequest(f"the blocks need more than {NO_LIMIT} bytes at once; no plan is made")
@@ -299,7 +299,7 @@ def plan_table(plan: PackingPlan, stream: RequestStream) -> "Table":
 
 
 def check_plan(plan: PackingPlan) -> None:
-    """Raise BrokenInvariant, if two blocks overlap (a bug of this module)."""
+    """Raise BrokenInvariant, if two blocks of a plan overlap (a bug of this module)."""
     lifetimes = plan.lifetimes
     used = np.flatnonzero(lifetimes.size > 0)
     used = used[np.argsort(plan.offset[used], kind="stable")]
@@ -320,7 +320,7 @@ def check_plan(plan: PackingPlan) -> None:
 
 
 class _PlanSearch:
-    """A race of searches below the best height known.
+    """A race of searches for a plan below the best height known.
 
     Args:
         orders: in which they are tried, and whether those with more bytes at their time come before.
@@ -344,7 +344,7 @@ class _PlanSearch:
         self._searches: dict[int, list[CanonicalSearch]] = {}
 
     def turn(self) -> None:
-        """Some steps of each search, until one of them has an answer."""
+        """Some steps of each search for a plan, until one of them has an answer."""
         below = self.best - 1 - self.least
         heights = [self.least + below * part // 8 for part in (0, 4, 0, 7)]
         self._searches = {height: self._searches.get(height) or self._new(height) for height in heights}
@@ -366,7 +366,7 @@ class _PlanSearch:
 def _plan_search_orders(
     lifetimes: Lifetimes, used: NDArray[np.intp], problem: PackingProblem
 ) -> list[tuple[NDArray[np.int64], bool]]:
-    """MiniMalloc's three orders, for durations in time and in sections; and one by the number of neighbours."""
+    """Orders of a search for a plan: MiniMalloc's three, for durations in time and in sections; one by neighbours."""
     start, stop, size = lifetimes.columns(used)
     elapsed = lifetimes.time[np.minimum(stop, lifetimes.requests - 1)] - lifetimes.time[start]
     found = []
@@ -408,7 +408,7 @@ def _searched_plan(
 
 
 def _pairs_of_live_blocks(lifetimes: Lifetimes) -> int:
-    """How many pairs of blocks live at one time."""
+    """How many pairs of blocks to plan live at one time."""
     used = np.flatnonzero(lifetimes.size > 0)
     start, stop = np.sort(lifetimes.start[used]), np.sort(lifetimes.stop[used])
     return int((np.arange(len(used)) - np.searchsorted(stop, start, "right")).sum())
@@ -441,7 +441,7 @@ class _PlannedTask(NamedTuple):
 
 
 class _Placement(NamedTuple):
-    """Where blocks are, int64[blocks]; `size` 0: it has none, or fails. `region`: bytes of the one region of all."""
+    """Where a plan has blocks, int64[blocks]; `size` 0: none, or fails. `region`: bytes of the one region of all."""
 
     address: NDArray[np.int64]
     size: NDArray[np.int64]
@@ -450,7 +450,7 @@ class _Placement(NamedTuple):
 
 @dataclass(frozen=True)
 class LiveBytesPolicy:
-    """The least memory: that of the live blocks.
+    """The lower bound as a policy: the memory of the live blocks.
 
     Attributes:
         options: of `LIVE_OPTIONS`.
@@ -474,7 +474,7 @@ class LiveBytesPolicy:
         record: bool = False,
         stop_at_failure: bool = False,
     ) -> Outcome:
-        """Serve all requests; as `Policy.serve`. A trace has one region a block, so at most 65,535 at a time."""
+        """Serve all requests by the lower bound. A trace has one region a block, so at most 65,535 at a time."""
         checked_limit(limit)
         unit = self.options.get("unit", LIVE_OPTIONS["unit"])
         size = -(-stream.block_sizes // unit) * unit
@@ -491,7 +491,7 @@ class LiveBytesPolicy:
 
 @dataclass(frozen=True)
 class PackedPolicy:
-    """One region in which every block has its place before the first request.
+    """The plan as a policy: one region in which every block has its place before the first request.
 
     Attributes:
         options: of `PACKED_OPTIONS`.
@@ -514,7 +514,7 @@ class PackedPolicy:
         record: bool = False,
         stop_at_failure: bool = False,
     ) -> Outcome:
-        """Serve all requests; as `Policy.serve`. Blocks that the plan puts above the limit fail."""
+        """Serve all requests by a plan, as `Policy.serve`. Blocks that the plan puts above the limit fail."""
         checked_limit(limit)
         plan = _plan_under_limit(stream, limit, self.options.get("seconds", SECONDS))
         size = plan.lifetimes.size.copy()
@@ -541,7 +541,7 @@ def _plan_under_limit(stream: RequestStream, limit: int | None, seconds: float) 
 
 
 def _served_sizes(stream: RequestStream, size: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
-    """The sizes of the blocks that have room under a limit, the first come first served; 0: it fails."""
+    """The sizes of the blocks to plan that have room under a limit, the first come first served; 0: it fails."""
     rows = stream.rows
     live, found = 0, size.tolist()
     for kind, block in zip(rows["kind"].tolist(), rows["block"].tolist(), strict=True):
@@ -584,7 +584,7 @@ def _planned_outcome(
 def _planned_trace(
     task: _PlannedTask, address: NDArray[np.uint64], size: NDArray[np.uint64], region: int | None
 ) -> Trace:
-    """The events of an outcome: one region of so many bytes, or one a block if that is None."""
+    """The events of a plan's outcome: one region of so many bytes, or one a block if that is None."""
     rows = task.stream.rows[: len(address)]
     alive = int(
         np.cumsum(np.select([rows["kind"] == ALLOCATE, rows["kind"] == FREE], [1, -1], 0)).max(initial=0)

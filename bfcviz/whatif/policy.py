@@ -76,7 +76,7 @@ def _policy_grant_pieces(calls: Sequence[DriverCall]) -> list[list[PolicyRegionP
 def _take_policy_pieces(
     later: list[PolicyRegionPiece], start: int, stop: int, never: int
 ) -> list[PolicyRegionPiece]:
-    """Remove [start, stop) from memory that is released; returns its pieces, with those that are never released."""
+    """Remove [start, stop) from a policy's memory that is released; its pieces, with those that are never released."""
     low = bisect_left(later, (start,))
     low -= low > 0 and later[low - 1].stop > start
     high = bisect_left(later, (stop,))
@@ -106,15 +106,15 @@ _ALL_BITS: Final = (1 << 64) - 1
 
 
 class Policy(Protocol):
-    """The rules of an allocator with their options."""
+    """A policy: the rules of an allocator with their options."""
 
     @property
     def name(self) -> str:
-        """As in the table of policies."""
+        """The name of the policy, as in the table of policies."""
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Those that were given, by name."""
+        """The options of the policy that were given, by name."""
 
     def serve(
         self,
@@ -124,7 +124,7 @@ class Policy(Protocol):
         record: bool = False,
         stop_at_failure: bool = False,
     ) -> Outcome:
-        """Serve all requests from an empty heap.
+        """Serve all requests under the rules of the policy, from an empty heap.
 
         Args:
             stream: the requests.
@@ -159,7 +159,7 @@ class PoolPolicy:
         record: bool = False,
         stop_at_failure: bool = False,
     ) -> Outcome:
-        """Serve all requests from an empty pool; as `Policy.serve`."""
+        """Serve all requests by the policy's pool, empty at first; as `Policy.serve`."""
         checked_limit(limit)
         granted = NO_LIMIT if limit is None else limit
         driver = DriverMemory(granted)
@@ -190,7 +190,7 @@ class PoolPolicy:
 
 
 def checked_limit(limit: int | None) -> None:
-    """Raise InvalidRequest, if this is no limit of memory."""
+    """Raise InvalidRequest, if this is no limit of memory for a policy."""
     if limit is not None and not 0 < limit < native.MAX_REQUEST:
         raise InvalidRequest(
             f"the limit is {limit} bytes; give a number from 1 to 2^62 - 1, or None for no limit"
@@ -220,7 +220,7 @@ class _ServedColumns:
         return cls(stream.rows, np.zeros(stream.blocks, np.int64), *results)
 
     def views(self, start: int, stop: int) -> tuple[memoryview, ...]:
-        """Requests [start, stop) as `serve_requests` takes them; their items are ints, also where it is not compiled.
+        """A policy's requests [start, stop) as `serve_requests` takes them; their items are ints, also uncompiled.
 
         Only these are copied: the requests of a long stream are most of the memory that a replay needs.
         """
@@ -232,7 +232,7 @@ class _ServedColumns:
 
 
 def _policy_requests_served(pool: SimulatedPool, columns: _ServedColumns, *, stop_at_failure: bool) -> int:
-    """Serve all requests; returns the index after the last one that was served."""
+    """Serve all requests of a policy's pool; returns the index after the last one that was served."""
     start, n = 0, len(columns.rows)
     while start < n:
         stop = min(start + BATCH, n)
@@ -256,7 +256,7 @@ def _recorded_policy_history(
     stop: int,
     pieces: Sequence[Sequence[DriverCall]],
 ) -> RecordedHistory:
-    """Serve the requests before `stop` again, and write the events; `pieces`: the regions of each call."""
+    """Serve the policy's requests before `stop` again, and write the events; `pieces`: the regions of each call."""
     history, known = RecordedHistory(), iter(pieces)
     time = stream.rows["time"]
     first = int(time.min(initial=0))
@@ -285,7 +285,7 @@ def _recorded_policy_history(
 
 
 def _report_policy_regions(pieces: Sequence[DriverCall], history: RecordedHistory) -> None:
-    """Report the regions of a call for memory."""
+    """Report the regions of a policy's call for memory."""
     for address, size, join in pieces:
         if size < 0:
             history.ledger.release(address)

@@ -1,25 +1,22 @@
-"""The table of policies: their names, their options with defaults, the text `name:option=value,...`, and `replay`."""
+"""The table of policies: their names, their options with defaults, and the text `name:option=value,...`."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import partial
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from bfcviz import native
 from bfcviz.errors import InvalidRequest
 from bfcviz.formats.tensorflow import VERSIONS
 from bfcviz.formats.torch import LARGE_SEGMENT, divisions_of
 from bfcviz.units import GiB, KiB, MiB, parse_bytes
+from bfcviz.whatif.bfc_policy import BFC_OPTIONS, MEMORY_OPTIONS, BFCPolicy
 from bfcviz.whatif.driver_memory import DriverMemory
-from bfcviz.whatif.heap_policies import BFC_OPTIONS, MEMORY_OPTIONS, XLA_OPTIONS, BFCPolicy, XLAPolicy
-from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.planner import LIVE_OPTIONS, PACKED_OPTIONS, LiveBytesPolicy, PackedPolicy
 from bfcviz.whatif.policy import NO_LIMIT, Policy, PoolPolicy
-from bfcviz.whatif.requests import RequestStream, stream_of
-from bfcviz.whatif.torch_caching import MOST_SHUFFLED
+from bfcviz.whatif.xla_policy import XLA_OPTIONS, XLAPolicy
 
 MEANINGS: Final[Mapping[str, str]] = {
     "allow_growth": "true: the pool grows region by region; false: it takes the whole limit at once",
@@ -218,13 +215,13 @@ def on_device(policy: str | Policy, device: int | None) -> Policy:
 
 
 def is_compared(name: str) -> bool | None:
-    """Whether these rules (a name, or a text) were compared with those of the real allocator; None: no rules of one."""
+    """Whether a policy's rules (a name, or a text) were compared with the real allocator's; None: no rules of one."""
     name = name.partition(":")[0]
     return POLICIES[name].compared if name in POLICIES and name not in (*PLANS, *BOUNDS) else None
 
 
 def uncompared(names: Iterable[str]) -> list[str]:
-    """A line that names the allocators, of these names or texts, whose rules no real one was compared with."""
+    """A line that names the policies, of these names or texts, whose rules no real one was compared with."""
     named = dict.fromkeys(name.partition(":")[0] for name in names)
     alone = [name for name in named if is_compared(name) is False]
     return [f"not compared with a real allocator: {', '.join(alone)}"] if alone else []
@@ -309,14 +306,14 @@ _FRAMEWORK_POLICIES: Final = {
 
 
 def _policy_word_hint(word: str, known: Iterable[str]) -> str:
-    """A hint at the known word that is meant by, or most like, a wrong one; empty if none is."""
+    """A hint at the known policy or option that is meant by, or most like, a wrong one; empty if none is."""
     found = [each for each in known if each == _FRAMEWORK_POLICIES.get(word.lower())]
     found = found or get_close_matches(word, list(known), 1)
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def _policy_option_value(name: str, entry: PolicyEntry, key: str, value: Any) -> Any:
-    """The value of an option in the type of its default."""
+    """The value of a policy's option in the type of its default."""
     if key not in entry.options:
         known = ", ".join(entry.options) or "none"
         raise InvalidRequest(
@@ -351,7 +348,7 @@ def _parsed_policy_option(key: str, value: str, default: Any) -> Any:
 
 
 def _is_policy_option_value(value: Any, default: Any) -> bool:
-    """Whether a value can be one of an option with this default."""
+    """Whether a value can be one of a policy's option with this default."""
     if default is None or type(default) is int:
         if value is None:
             return default is None
@@ -369,182 +366,3 @@ def _wanted_policy_option(default: Any) -> str:
     if isinstance(default, str):
         return "a text"
     return "a size in bytes, 1 or more" if default else "a size in bytes, 0 or more"
-
-
-# ------------------------------------------------------------------------------
-# Ties: between free blocks of one size something decides that no trace says, so that a result is a range.
-
-
-MOST_REQUESTS: Final = 6_000_000
-"""Requests that the other orders of a stream serve together; one order is always tried."""
-
-MARGIN: Final = 8
-"""This part of the range of all orders tried is added at each end, for orders that were not tried."""
-
-LEAST_ORDERS: Final = 64
-"""Orders that are tried where none of them changes anything; else all are: the highest peak may need a rare one."""
-
-
-class Ties(NamedTuple):
-    """Who decides between free blocks of one size, where the requests do not.
-
-    Attributes:
-        by: what decides, in a few words of the singular.
-        orders: options of the policy with which it may decide otherwise than by default.
-    """
-
-    by: str
-    orders: tuple[Mapping[str, Any], ...]
-
-
-_SHUFFLED: Final = tuple(f"shuffled{seed}" for seed in range(1, MOST_SHUFFLED + 1))
-
-TIES: Final[Mapping[str, Ties]] = {
-    "torch": Ties(
-        "the order of the driver's addresses",
-        tuple({"addresses": order} for order in ("descending", "highest", "lowest", *_SHUFFLED)),
-    ),
-    "cupy": Ties("the order of CuPy's chunk objects", tuple({"ties": seed} for seed in range(1, 257))),
-}
-"""By policy."""
-
-
-class InOrder(NamedTuple):
-    """What one order leads to.
-
-    Attributes:
-        fits: whether all requests are served.
-        amount: the number that is asked for, in bytes.
-    """
-
-    fits: bool
-    amount: int
-
-
-@dataclass(frozen=True)
-class Orders:
-    """What ties change.
-
-    Attributes:
-        by: what decides, in a few words.
-        found: with each order that was tried, the default first.
-    """
-
-    by: str
-    found: tuple[InOrder, ...]
-
-    @property
-    def tried(self) -> int:
-        """How many orders were tried."""
-        return len(self.found)
-
-    @property
-    def fitting(self) -> int:
-        """With how many of them all requests are served."""
-        return sum(each.fits for each in self.found)
-
-    @property
-    def least(self) -> int:
-        """The least amount: with any order that was tried, and a margin below."""
-        low, high = self._seen()
-        return max(low - (high - low) // MARGIN, 0)
-
-    @property
-    def most(self) -> int:
-        """The largest amount: with any order that was tried, and a margin above."""
-        low, high = self._seen()
-        return high + (high - low) // MARGIN
-
-    @property
-    def decide(self) -> bool:
-        """Whether the order changes the result."""
-        return len(set(self.found)) > 1
-
-    def _seen(self) -> tuple[int, int]:
-        amounts = [each.amount for each in self.found]
-        return min(amounts), max(amounts)
-
-
-def in_orders(policy: Policy, first: InOrder, serve: Callable[[Policy], InOrder], *, requests: int) -> Orders:
-    """Try the orders of a policy: all, as long as they serve no more than `MOST_REQUESTS`; few where none matters.
-
-    Args:
-        policy: the rules.
-        first: what they lead to by default.
-        serve: finds what other rules lead to.
-        requests: that each order will serve; the more, the fewer orders are tried.
-    """
-    by, orders = TIES.get(policy.name, ("", ()))
-    found, decide = [first], False
-    if any(key in policy.options for order in orders for key in order) or not is_of_table(policy):
-        return Orders(by, (first,))
-    for order in orders[: max(MOST_REQUESTS // max(requests, 1), 1)]:
-        if not decide and len(found) > LEAST_ORDERS:
-            break
-        found.append(serve(policy_of(policy.name, **policy.options, **order)))
-        decide = decide or found[-1] != first
-    return Orders(by, tuple(found))
-
-
-# ------------------------------------------------------------------------------
-# `replay`: the requests of any source, served under other rules.
-
-
-def replay(
-    source: Any,
-    policy: str | Policy,
-    limit: int | str | None = None,
-    *,
-    pool: int | str | None = None,
-    record: bool = False,
-    stop_at_failure: bool = False,
-    **options: Any,
-) -> Outcome:
-    """Serve the requests of a trace under the rules of a policy, from an empty heap.
-
-    Args:
-        source: a path that `bfcviz.open` reads, a Trace, a RequestStream, or a live heap.
-        policy: a name of the table of policies, a text such as `bfc:allow_growth=true`, or a Policy.
-        limit: bytes, or text such as `12GiB`; None: no limit.
-        pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
-            the first.
-        record: whether the outcome has a trace.
-        stop_at_failure: whether to end after the first request that fails.
-        options: of the policy, by name.
-
-    Raises:
-        InvalidRequest: there is no such policy, option, pool or limit, or the policy cannot serve these requests.
-        BfcvizError: `source` is none of these, or cannot be read.
-    """
-    chosen, num_bytes = policy_of(policy, **options), replay_limit(limit)
-    stream = stream_of(source, pool)
-    found = chosen.serve(stream, num_bytes, record=record, stop_at_failure=stop_at_failure)
-    return (
-        found
-        if record
-        else found.drawn_by(partial(_replay_figure, chosen, stream, num_bytes, stop_at_failure))
-    )
-
-
-def _replay_figure(
-    policy: Policy, stream: RequestStream, limit: int | None, stop_at_failure: bool, **options: Any
-) -> Any:
-    """The picture of a replay that kept no events: serves the requests again, and records them."""
-    return policy.serve(stream, limit, record=True, stop_at_failure=stop_at_failure).figure(**options)
-
-
-def replay_limit(limit: int | str | None, name: str = "limit") -> int | None:
-    """The memory limit of a replay, in bytes; `name` of the argument is for the message.
-
-    Raises:
-        InvalidRequest: it is not a size of 1 byte or more.
-    """
-    if limit is None:
-        return None
-    try:
-        num_bytes = parse_bytes(limit, name)
-    except (TypeError, ValueError) as error:
-        raise InvalidRequest(str(error)) from None
-    if not 0 < num_bytes < native.MAX_REQUEST:
-        raise InvalidRequest(f"{name}={limit!r} is no limit of memory; give from 1 to 2^62 - 1 bytes")
-    return num_bytes

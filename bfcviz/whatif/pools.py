@@ -23,7 +23,7 @@ FIRST_FIT_UNIT = 256
 
 
 class FirstFitPool(SimulatedPool):
-    """One pool that grows at its end.
+    """The rules of first fit: one pool that grows at its end.
 
     Args:
         driver: grants the segments.
@@ -37,7 +37,7 @@ class FirstFitPool(SimulatedPool):
         self._end = driver.reserve(1 << 44)
 
     def allocate(self, size: int, stream: int) -> int:  # noqa: ARG002  one pool serves all streams
-        """The address of a block; 0 if the memory does not suffice."""
+        """The address of a block by first fit; 0 if the memory does not suffice."""
         rounded = (size + FIRST_FIT_UNIT - 1) // FIRST_FIT_UNIT * FIRST_FIT_UNIT
         address = self._free.first_fit(rounded)
         if address == 0:
@@ -49,11 +49,11 @@ class FirstFitPool(SimulatedPool):
         return address
 
     def free(self, address: int) -> None:
-        """Free the block at `address`."""
+        """Free the block of first fit at `address`."""
         self._free.add_merged(address, self.vacate(address))
 
     def _grow(self, rounded: int) -> int:
-        """Map memory until the last block has `rounded` bytes; returns its address, 0 if refused."""
+        """First fit: map memory until the last block has `rounded` bytes; returns its address, 0 if refused."""
         last = self._free.starts.find(self._end)
         missing = rounded if last == 0 else rounded - (self._end - last)
         more = (missing + self._granule - 1) // self._granule * self._granule
@@ -81,7 +81,7 @@ MOST_BYTES = 1 << 46
 
 
 class ExactSizePool(SimulatedPool):
-    """One list of free blocks per stream and size, the last freed first; each block is a segment of its own.
+    """Exact sizes: a list of free blocks per stream and size, the last freed first; each block is its own segment.
 
     Args:
         driver: grants the segments.
@@ -100,7 +100,7 @@ class ExactSizePool(SimulatedPool):
         self._streams = AddressTable()  # of the blocks in use, by address, plus 1
 
     def allocate(self, size: int, stream: int) -> int:
-        """The address of a block; 0 if the memory does not suffice after all free blocks were returned."""
+        """The address of a block of exact size; 0 if memory does not suffice after all free blocks were returned."""
         rounded = (size + self._unit - 1) // self._unit * self._unit
         if rounded > MOST_BYTES:
             return 0
@@ -120,7 +120,7 @@ class ExactSizePool(SimulatedPool):
         return address
 
     def free(self, address: int) -> None:
-        """Free the block at `address`: it waits for a request of its size."""
+        """Free the block of exact size at `address`: it waits for a request of its size."""
         key = (self.vacate(address) << STREAM_BITS) + self._streams.take(address) - 1
         before = self._last_freed.find(key)
         if before:
@@ -131,7 +131,7 @@ class ExactSizePool(SimulatedPool):
         self._last_freed.put(key, address)
 
     def largest_free(self) -> int:
-        """Bytes of the largest free block; 0 if there is none."""
+        """Bytes of the largest free block of exact size; 0 if there is none."""
         while self._keys:
             key = -self._keys[0]
             if self._last_freed.find(key):
@@ -169,7 +169,7 @@ class ExactSizePool(SimulatedPool):
 
 
 class BuddyPool(SimulatedPool):
-    """One arena, or many.
+    """The rules of buddies: one arena, or many.
 
     Args:
         driver: grants the arenas.
@@ -203,7 +203,7 @@ class BuddyPool(SimulatedPool):
             self._stop = base + driver.limit
 
     def allocate(self, size: int, stream: int) -> int:  # noqa: ARG002  one pool serves all streams
-        """The address of a block; 0 if the memory does not suffice."""
+        """The address of a buddy; 0 if the memory does not suffice."""
         rounded = self._power(size if size > self._min_block else self._min_block)
         address = self._hole(rounded)
         if address == 0 or (self._arena == 0 and not self._map_to(address + rounded)):
@@ -218,7 +218,7 @@ class BuddyPool(SimulatedPool):
         return address
 
     def free(self, address: int) -> None:
-        """Free the block at `address`."""
+        """Free the buddy at `address`."""
         size = self.vacate(address)
         base = self._bases[bisect_right(self._bases, address) - 1]
         whole = self._sizes[base]
@@ -243,14 +243,14 @@ class BuddyPool(SimulatedPool):
         return self._largest
 
     def _power(self, size: int) -> int:
-        """The power of two that is `size` or the next above."""
+        """The size of a buddy: the power of two that is `size` or the next above."""
         power = 1
         while power < size:
             power *= 2
         return power
 
     def _hole(self, rounded: int) -> int:
-        """The block to take or to split; 0: the memory does not suffice."""
+        """The buddy to take or to split; 0: the memory does not suffice."""
         size = rounded
         while size <= 1 << 61:
             address = self._holes.best_fit(size)
@@ -262,7 +262,7 @@ class BuddyPool(SimulatedPool):
         return 0 if self._arena == 0 else self._new_arena(rounded)
 
     def _new_arena(self, rounded: int) -> int:
-        """An arena for a block of this size; 0: refused."""
+        """An arena of buddies for a block of this size; 0: refused."""
         size = rounded if rounded > self._arena else self._arena
         address = self.driver.grant(size)
         while address == 0 and size > rounded:
@@ -279,7 +279,7 @@ class BuddyPool(SimulatedPool):
         self._holes.add(base, size)
 
     def _map_to(self, end: int) -> bool:
-        """Map memory up to an address."""
+        """Map the memory of the buddies' arena up to an address."""
         if end <= self._end:
             return True
         more = (end - self._end + self._granule - 1) // self._granule * self._granule
@@ -318,7 +318,7 @@ class CupyPool(SimulatedPool):
         self._owners: dict[int, SegmentCache] = {}
 
     def allocate(self, size: int, stream: int) -> int:
-        """The address of a chunk; 0 if the memory does not suffice after all whole segments were returned."""
+        """The address of a chunk of CuPy's pool; 0 if memory does not suffice after whole segments were returned."""
         rounded = (size + CUPY_UNIT - 1) // CUPY_UNIT * CUPY_UNIT
         arena = self._arenas.get(stream)
         if arena is None:
@@ -341,7 +341,7 @@ class CupyPool(SimulatedPool):
         arena.put(address, self.vacate(address))
 
     def _grant(self, arena: SegmentCache, rounded: int) -> int:
-        """A new segment; if it is refused, all whole segments are returned first (`free_all_blocks`)."""
+        """A new segment of CuPy's pool; if it is refused, all whole segments are returned first (`free_all_blocks`)."""
         address = self.driver.grant(rounded)
         if address == 0:
             self._free_all_blocks()
@@ -370,7 +370,7 @@ RMM_UNIT = 256
 
 
 class RmmPool(SimulatedPool):
-    """A pool that doubles; each block of the upstream resource is a segment.
+    """RMM's pool, which doubles; each block of the upstream resource is a segment.
 
     Args:
         driver: grants the segments.
@@ -383,7 +383,7 @@ class RmmPool(SimulatedPool):
         self._free = self.new_free_blocks()
 
     def allocate(self, size: int, stream: int) -> int:  # noqa: ARG002  one list serves all streams
-        """The address of a block; 0 if the memory does not suffice."""
+        """The address of a block of RMM's pool; 0 if the memory does not suffice."""
         rounded = (size + RMM_UNIT - 1) // RMM_UNIT * RMM_UNIT
         if self._initial:
             if not self._extend(self._initial):
@@ -399,7 +399,7 @@ class RmmPool(SimulatedPool):
         return address
 
     def free(self, address: int) -> None:
-        """Free the block at `address`."""
+        """Free the block of RMM's pool at `address`."""
         self._free.add_merged(address, self.vacate(address))
 
     def _grow(self, rounded: int) -> bool:
@@ -439,7 +439,7 @@ STREAM_ORDERED_UNIT = 512
 
 
 class StreamOrderedPool(SimulatedPool):
-    """One pool for all streams of a device.
+    """The driver's stream-ordered pool: one for all streams of a device.
 
     Args:
         driver: grants the segments.
@@ -464,7 +464,7 @@ class StreamOrderedPool(SimulatedPool):
         self._owners: dict[int, SegmentCache] = {}
 
     def allocate(self, size: int, stream: int) -> int:
-        """The address of a block; 0 if the memory does not suffice after all free segments were returned."""
+        """The address of a block of the driver's pool; 0 if memory does not suffice with free segments returned."""
         rounded = (size + STREAM_ORDERED_UNIT - 1) // STREAM_ORDERED_UNIT * STREAM_ORDERED_UNIT
         key = 0 if self._shared else stream
         cache = self._caches.get(key)
@@ -481,14 +481,14 @@ class StreamOrderedPool(SimulatedPool):
         return address
 
     def free(self, address: int) -> None:
-        """Free the block at `address`; free segments beyond the release threshold are returned."""
+        """Free the block of the driver's pool at `address`; free segments beyond the release threshold are returned."""
         cache = self._owners.pop(address)
         start = cache.put(address, self.vacate(address))
         if self.driver.reserved > self._keep and start in cache.whole:
             cache.release(self.driver, start)
 
     def _grow(self, cache: SegmentCache, rounded: int) -> int:
-        """A new segment; if it is refused, all free segments are returned first."""
+        """A new segment of the driver's pool; if it is refused, all free segments are returned first."""
         size = (rounded + self._segment - 1) // self._segment * self._segment
         address = self.driver.grant(size)
         if address == 0:

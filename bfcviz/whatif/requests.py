@@ -107,7 +107,7 @@ class RequestStream:
 
     @property
     def allocations(self) -> int:
-        """Number of allocations."""
+        """Number of allocations among the requests."""
         return int(np.count_nonzero(self.rows["kind"] == ALLOCATE))
 
     @property
@@ -125,7 +125,7 @@ class RequestStream:
         return np.cumsum(change)
 
     def without_failed(self) -> "RequestStream":
-        """The same without the requests that failed in the trace, for a job that went on without them."""
+        """The stream of requests without those that failed in the trace, for a job that went on without them."""
         failed = are_failed(self.rows)
         if not failed.any():
             return self
@@ -166,7 +166,7 @@ class RequestStream:
 
     @cached_property
     def block_sizes(self) -> NDArray[np.int64]:
-        """The requested bytes of each block, int64[blocks]."""
+        """The requested bytes of each block of the stream, int64[blocks]."""
         made = self.rows[self.rows["kind"] == ALLOCATE]
         found = np.zeros(self.blocks, np.int64)
         found[made["block"]] = made["size"]
@@ -174,7 +174,7 @@ class RequestStream:
 
     @cached_property
     def blocks(self) -> int:
-        """Number of blocks; at least 1."""
+        """Number of blocks of the requests; at least 1."""
         return int(self.rows["block"].max(initial=0)) + 1
 
 
@@ -271,7 +271,7 @@ def are_request_pieces(found: Events) -> NDArray[np.bool_]:
 
 
 def _numbered_request_blocks(rows: NDArray[np.void]) -> tuple[NDArray[np.void], int]:
-    """The rows with blocks numbered from 0 on, without frees of unknown blocks; and how many of these there were."""
+    """The requests with blocks numbered from 0 on, without frees of unknown blocks; and the number of these."""
     made = rows["block"][
         rows["kind"] == ALLOCATE
     ]  # ascending: indices of events, after those that are carried
@@ -302,7 +302,7 @@ def _carried_over_requests(trace: Trace, pool: int) -> NDArray[np.void]:
 
 
 def _rows_of(events: Events, pool: int) -> NDArray[np.void]:
-    """The requests among these events."""
+    """The requests of a stream among these events."""
     kinds = np.where(events["pool"] == pool, events["kind"], 0)
     at = np.flatnonzero(np.isin(kinds, (Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK)))
     found = events[at]
@@ -428,7 +428,7 @@ def stream_of(source: Any, pool: int | str | None = None) -> RequestStream:
 
 
 def _number_of(pool: int | str, trace: Trace) -> int:
-    """The index of a heap.
+    """The index of the heap whose requests are asked for.
 
     Raises:
         InvalidRequest: there is none of this index or name.

@@ -25,12 +25,12 @@ class SegmentCache:
         self._least = NO_SIZE  # bytes of the smallest segment so far: no smaller block can be a whole one
 
     def add_segment(self, address: int, size: int) -> None:
-        """Know a new segment; its memory is not free yet."""
+        """Know a new segment of the simulated pool; its memory is not free yet."""
         self.segments[address] = size
         self._least = min(self._least, size)
 
     def put(self, address: int, size: int) -> int:
-        """Add a free block, as one with the blocks that touch it; returns its address."""
+        """Add a free block to a simulated pool's cache, as one with the blocks that touch it; returns its address."""
         start = self.free.add_merged(address, size)
         merged = self.free.merged
         if merged >= self._least and self.segments.get(start) == merged:
@@ -38,14 +38,14 @@ class SegmentCache:
         return start
 
     def take(self, address: int) -> int:
-        """Remove the free block at `address`; returns its size."""
+        """Remove the free block at `address` from a simulated pool's cache; returns its size."""
         size = self.free.remove(address)
         if size >= self._least:
             self.whole.discard(address)
         return size
 
     def take_front(self, address: int, size: int) -> None:
-        """Remove the first `size` bytes of the free block at `address`."""
+        """Remove the first `size` bytes of the free block at `address` of a simulated pool."""
         whole = self.take(address)
         if whole > size:
             self.free.add(address + size, whole - size)
@@ -64,7 +64,7 @@ class SegmentCache:
 
 
 class SimulatedPool:
-    """An allocator without memory: it decides only which addresses a request gets.
+    """The base of simulated allocators, without memory: it decides only which addresses a request gets.
 
     Args:
         driver: grants the segments.
@@ -83,15 +83,15 @@ class SimulatedPool:
         self._free_lists: list[FreeBlocks] = []
 
     def allocate(self, size: int, stream: int) -> int:
-        """The address of a block of at least `size` bytes (1 or more); 0 if the memory does not suffice."""
+        """The address of a simulated block of at least `size` bytes (1 or more); 0 if the memory does not suffice."""
         raise NotImplementedError
 
     def free(self, address: int) -> None:
-        """Free the block at `address`."""
+        """Free the simulated pool's block at `address`."""
         raise NotImplementedError
 
     def largest_free(self) -> int:
-        """Bytes of the largest free block that has memory; 0 if there is none.
+        """Bytes of the simulated pool's largest free block that has memory; 0 if there is none.
 
         Free blocks that touch are two if the pool keeps them so, for one request cannot get both.
         """
@@ -102,19 +102,19 @@ class SimulatedPool:
         return found
 
     def new_free_blocks(self, recent_from: int = 4611686018427387904) -> FreeBlocks:  # NO_SIZE
-        """A list of free blocks with memory; a subclass makes each of its own with this, or replaces `largest_free`."""
+        """A simulated pool's free blocks with memory; subclasses make all of theirs so, or replace `largest_free`."""
         blocks = FreeBlocks(recent_from)
         self._free_lists.append(blocks)
         return blocks
 
     def occupy(self, address: int, size: int) -> None:
-        """Count a block as in use; a subclass calls this for each that it allocates."""
+        """Count a block of the simulated pool as in use; a subclass calls this for each that it allocates."""
         self._used.put(address, size)
         self.in_use += size
         self.block_size = size
 
     def vacate(self, address: int) -> int:
-        """Count the block at `address` as free; a subclass calls this for each; returns its size."""
+        """Count the simulated pool's block at `address` as free; a subclass calls this for each; returns its size."""
         size = self._used.take(address)
         self.in_use -= size
         self.block_size = size
@@ -125,7 +125,7 @@ def serve_requests(
     pool: SimulatedPool, start: int, stop: int, stop_at_failure: bool, kind: Any, slot: Any, size: Any, stream: Any,
     live: Any, address_out: Any, size_out: Any, in_use_out: Any, reserved_out: Any, largest_free_out: Any,
 ) -> int:  # fmt: skip
-    """Serve requests [start, stop); returns the index after the last one that was served.
+    """Serve requests [start, stop) by a simulated pool; returns the index after the last one that was served.
 
     Args:
         pool: serves them.

@@ -96,21 +96,21 @@ class SweepResults:
 
     @property
     def complete(self) -> bool:
-        """Whether every point has a result: numbers, or the reason why it has none."""
+        """Whether every point of the sweep has a result: numbers, or the reason why it has none."""
         return len(self.points) == self.asked
 
     @property
     def has_numbers(self) -> bool:
-        """Whether any point has numbers."""
+        """Whether any point of the sweep has numbers."""
         return any(not point.error for point in self.points)
 
     @property
     def errors(self) -> dict[PointKey, str]:
-        """The messages of points without numbers."""
+        """The messages of the sweep's points without numbers."""
         return {point.key: point.error for point in self.points if point.error}
 
     def smallest_limits(self) -> dict[tuple[str, str], int | None]:
-        """The smallest of the limits tried that serves a trace under a policy; None: none of them does.
+        """The smallest of the limits that a sweep tried that serves a trace under a policy; None: none of them does.
 
         Returns:
             Bytes, by (trace, policy). Pairs that were served without a limit only, or not at all, are left out.
@@ -125,7 +125,7 @@ class SweepResults:
         return found
 
     def to_arrow(self) -> pa.Table:
-        """One row a point; the columns are the fields of `PointResult`."""
+        """The table of a sweep, one row a point; the columns are the fields of `PointResult`."""
         rows = [  # parts of a path may not be Unicode
             {
                 name: without_surrogates(value) if isinstance(value, str) else value
@@ -136,7 +136,7 @@ class SweepResults:
         return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """The same as a DataFrame; numbers that are not known are missing, integers stay integers.
+        """The table of a sweep as a DataFrame; numbers that are not known are missing, integers stay integers.
 
         Raises:
             MissingExtra: pandas is not installed.
@@ -148,7 +148,7 @@ class SweepResults:
         return frame
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the table as Parquet; a file at this path is replaced at once, or not at all.
+        """Write the table of a sweep as Parquet; a file at this path is replaced at once, or not at all.
 
         Raises:
             FileError: the file cannot be written.
@@ -158,7 +158,7 @@ class SweepResults:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "SweepResults":
-        """The results that `save` wrote.
+        """The results of a sweep that `save` wrote.
 
         Raises:
             FileError: the file cannot be read, or holds no results of a sweep.
@@ -341,7 +341,7 @@ class SweepProgress:
 
     @property
     def results(self) -> SweepResults:
-        """What is known now, also in another thread."""
+        """The results of the sweep that are known now, also in another thread."""
         return self._collected.results()
 
 
@@ -409,7 +409,7 @@ def _sweep_points(
     *,
     stop_at_failure: bool,
 ) -> list[SweepPoint]:
-    """All points, those of a trace together, without those given twice."""
+    """All points of a sweep, those of a trace together, without those given twice."""
     given = [policies] if isinstance(policies, str) or not isinstance(policies, Iterable) else list(policies)
     chosen: dict[str, str | Policy] = {}
     for policy in given:
@@ -428,7 +428,7 @@ def _sweep_points(
 
 
 class _Collected:
-    """The results that have arrived, by the index of their point; and those of the file of an earlier sweep."""
+    """The results of a sweep that have arrived, by the index of their point; and those of an earlier sweep's file."""
 
     def __init__(
         self,
@@ -473,27 +473,27 @@ class _Collected:
             served.close()
 
     def add(self, index: int, result: PointResult) -> None:
-        """Keep the result of a point, and report it."""
+        """Keep the result of a sweep's point, and report it."""
         self.found[index] = result
         if monotonic() - self._saved > SAVE_S:
             self.save()
         self.report(result)
 
     def report(self, newest: PointResult | None) -> None:
-        """Call `progress`."""
+        """Report how far the sweep is: call `progress`."""
         if self._progress is not None:
             seconds = monotonic() - self._start
             rate = (len(self.found) - self._resumed) / seconds if seconds > 0 else 0.0
             self._progress(SweepProgress(len(self.found), self._asked, newest, rate, self))
 
     def save(self) -> None:
-        """Write the file, with the earlier results of other points; it replaces no earlier file without numbers."""
+        """Write the sweep's file, with earlier results of other points; it replaces no earlier file without numbers."""
         if self._path is not None and not (self._replaces and not self.results().has_numbers):
             SweepResults([*self._others, *self._in_order()]).save(self._path)
         self._saved = monotonic()
 
     def results(self) -> SweepResults:
-        """What is known."""
+        """The results of the sweep that are known."""
         seconds = monotonic() - self._start
         found = SweepResults(self._in_order(), self._asked, seconds, self._resumed, self.reason)
         found.note = self.note

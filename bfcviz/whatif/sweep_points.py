@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class TraceSource(NamedTuple):
-    """Where a worker gets the requests of one trace from.
+    """Where a worker of a sweep gets the requests of one trace from.
 
     Attributes:
         key: identifies the source in the caches of workers; no other sweep uses it.
@@ -63,7 +63,7 @@ class TraceSource(NamedTuple):
 
 @dataclass(frozen=True)
 class SentStream:
-    """What is sent to workers of a request stream: all that a policy can see; `names`: of its labels, by number.
+    """What a sweep sends its workers of a request stream: all that a policy can see; `names`: of labels, by number.
 
     No tuple: Dask would send each item on its own.
     """
@@ -77,11 +77,11 @@ class SentStream:
 
     @classmethod
     def of(cls, stream: RequestStream) -> "SentStream":
-        """What to send of a stream."""
+        """What a sweep sends its workers of a stream."""
         return cls(stream.rows, stream.regions, stream.label_names, stream.source, stream.limit, stream.notes)
 
     def stream(self) -> RequestStream:
-        """The stream, after sending."""
+        """The request stream, after a sweep's worker received it."""
         labels = Labels()
         for number in range(1, max(self.names, default=0) + 1):
             labels.intern(
@@ -93,7 +93,7 @@ class SentStream:
 
 
 class SweepLimit(NamedTuple):
-    """A memory limit, or a part of what each trace needs at least.
+    """The memory limit of a sweep's points, or a part of what each trace needs at least.
 
     Attributes:
         text: in results: `none`, bytes as digits, or as `125%`.
@@ -107,7 +107,7 @@ class SweepLimit(NamedTuple):
 
     @classmethod
     def of(cls, given: int | str | None) -> "SweepLimit":
-        """The limit of an argument: bytes, a text such as `8GiB` or `125%`, or None for no limit.
+        """The limit of points, of a sweep's argument: bytes, a text such as `8GiB` or `125%`, or None for no limit.
 
         Raises:
             InvalidRequest: it is neither. A size that is no limit, such as 0, gives points with a message.
@@ -129,7 +129,7 @@ class SweepLimit(NamedTuple):
         return cls(str(num_bytes), num_bytes)
 
     def bytes_for(self, peak_requested: int) -> int | None:
-        """The limit in bytes for a trace whose most requested bytes are these; None: no limit."""
+        """The limit of a point in bytes, for a trace whose most requested bytes are these; None: no limit."""
         return self.num_bytes if self.percent is None else round(self.percent / 100 * peak_requested)
 
 
@@ -151,7 +151,7 @@ class SweepPoint:
 
     @property
     def key(self) -> "PointKey":
-        """What its result depends on."""
+        """What the result of the point depends on."""
         return PointKey(
             self.source.name,
             self.source.version,
@@ -167,7 +167,7 @@ class SweepPoint:
 
 
 class PointKey(NamedTuple):
-    """What a result depends on: equal keys mean equal numbers. See `PointResult`."""
+    """What the result of a point depends on: equal keys mean equal numbers. See `PointResult`."""
 
     trace: str
     version: str
@@ -235,17 +235,17 @@ class PointResult:
 
     @property
     def key(self) -> PointKey:
-        """What it depends on."""
+        """What the result of the point depends on."""
         return PointKey(self.trace, self.version, self.pool, self.policy, self.limit, self.stop_at_failure)
 
     @property
     def fits(self) -> bool:
-        """Whether every request was served."""
+        """Whether every request of the point was served."""
         return self.failures == 0 and self.served == self.requests
 
     @property
     def outcome(self) -> str:
-        """`fits`, `fails`, or `error`."""
+        """What the point came to: `fits`, `fails`, or `error`."""
         return "error" if self.error else "fits" if self.fits else "fails"
 
 
@@ -254,7 +254,7 @@ MOST_BYTES: Final = 1 << 30
 
 
 class CachedStream(NamedTuple):
-    """What `StreamCache` keeps: a stream, and the most bytes that it requests at once."""
+    """What `StreamCache` keeps for points: a stream, and the most bytes that it requests at once."""
 
     stream: RequestStream
     peak_requested: int
@@ -273,7 +273,7 @@ class _StreamCacheEntry:
 
 
 class StreamCache:
-    """Streams by key, and the errors of traces that cannot be read. It is thread-safe.
+    """Request streams by key, for a sweep's points, and the errors of traces that cannot be read. It is thread-safe.
 
     Args:
         most_bytes: of all streams together; the newest is always kept.
@@ -285,7 +285,7 @@ class StreamCache:
         self._most_bytes = most_bytes
 
     def get(self, key: str, read: Callable[[], RequestStream]) -> CachedStream:
-        """The stream of this key, which `read` returns the first time.
+        """The request stream of this key, which `read` returns the first time.
 
         Raises:
             BfcvizError: what `read` raised the first time.
@@ -307,7 +307,7 @@ class StreamCache:
         return entry.found
 
     def forget(self, prefix: str) -> None:
-        """Drop all streams whose key begins with this."""
+        """Drop all request streams whose key begins with this."""
         with self._lock:
             self._entries = {key: entry for key, entry in self._entries.items() if not key.startswith(prefix)}
 
@@ -387,7 +387,7 @@ def _first_failure_of_point(outcome: Outcome) -> dict[str, Any]:
 
 
 def _external_fragmentation(outcome: Outcome) -> float | None:
-    """At the first failure, else where most is in use; 0 if nothing is free there, None if it is not known."""
+    """The point's external fragmentation at the first failure, else where most is in use; None: not known."""
     if not outcome.served:
         return None
     at = int(outcome.failures[0]) if len(outcome.failures) else int(outcome.in_use.argmax())
@@ -426,7 +426,7 @@ _NOT_STARTED: Final = (
 def in_processes(
     points: Sequence[SweepPoint], streams: Mapping[str, SentStream], stop: threading.Event, processes: int
 ) -> Iterator[tuple[int, PointResult]]:
-    """Index and result of each point as it arrives; see `serve_points`. At its end all processes are ended.
+    """Serve points in processes, which end with it: index and result of each as it arrives; see `serve_points`.
 
     Raises:
         InvalidRequest: a policy is a class of a notebook, which other processes cannot import.
@@ -461,7 +461,7 @@ def in_processes(
 
 
 def _check_can_be_sent(points: Sequence[SweepPoint]) -> None:
-    """Raise InvalidRequest, if a policy is of a class that only this process knows."""
+    """Raise InvalidRequest, if the policy of a point is of a class that only this process knows."""
     main = sys.modules["__main__"]
     if getattr(main, "__file__", None) is not None:  # a script: the processes import it
         return
@@ -475,7 +475,7 @@ def _check_can_be_sent(points: Sequence[SweepPoint]) -> None:
 
 
 class _Lane:
-    """A process, and the point that it serves."""
+    """A process of a sweep, and the point that it serves."""
 
     def __init__(self, streams: Mapping[str, SentStream]) -> None:
         self._streams = dict(streams)
@@ -485,11 +485,11 @@ class _Lane:
 
     @property
     def started(self) -> bool:
-        """Whether the process has started."""
+        """Whether the process that serves points has started."""
         return self._pid.done() and self._pid.exception() is None
 
     def restart(self) -> None:
-        """Start a process."""
+        """Start a process that serves points."""
         # Not a fork: other threads of this process may hold locks.
         context = multiprocessing.get_context("spawn")
         self._executor = ProcessPoolExecutor(1, context, _prepare_sweep_process, (self._streams,))
@@ -574,7 +574,7 @@ class _Loss(Enum):
 
 @contextmanager
 def connected(client: "Client | str") -> Iterator["Client"]:
-    """The client itself, or one of the scheduler at this address, which is closed after the block.
+    """The Dask client itself, or one of the scheduler at this address, which is closed after the block.
 
     Raises:
         MissingExtra: Dask is not installed.
@@ -600,7 +600,7 @@ def connected(client: "Client | str") -> Iterator["Client"]:
 def on_dask(
     points: Sequence[SweepPoint], streams: Mapping[str, SentStream], stop: Event, client: "Client"
 ) -> Iterator[tuple[int, PointResult]]:
-    """Index and result of each point as it arrives; see `serve_points`.
+    """Serve points on a Dask cluster: index and result of each as it arrives; see `serve_points`.
 
     Raises:
         ConnectionError: the cluster does not answer any more, or has no worker.
@@ -629,7 +629,7 @@ def on_dask(
 def _one_round(
     points: Sequence[SweepPoint], streams: Mapping[str, SentStream], stop: Event, client: "Client"
 ) -> Iterator[tuple[SweepPoint, "PointResult | _Loss"]]:
-    """Submit all points; each with its result as it arrives, or what was lost."""
+    """Submit all points to the Dask cluster; each with its result as it arrives, or what was lost."""
     from distributed import as_completed  # noqa: PLC0415  an extra
 
     sent = _scattered_to_dask({point.source.key for point in points} & streams.keys(), streams, client)
@@ -673,7 +673,7 @@ def _check_dask_connection(client: "Client") -> None:
 
 
 def _dask_point_result(future: "DaskFuture[PointResult]", point: SweepPoint) -> "PointResult | _Loss":
-    """The result of a future that is done, or what was lost."""
+    """The result of a point on Dask that is done, or what was lost."""
     from distributed import CancelledError, KilledWorker  # noqa: PLC0415  an extra
 
     try:
@@ -740,7 +740,9 @@ _BYTES_A_REQUEST: Final = 10  # of a file
 def processes_pay_off(
     points: Sequence[SweepPoint], streams: Mapping[str, SentStream], processes: int
 ) -> bool:
-    """Whether processes save more than their start costs; True where that is not known, or where they protect this one.
+    """Whether processes for a sweep's points save more than their start costs, or protect this one.
+
+    True where that is not known.
 
     One process saves nothing: who asks for it wants points to end it instead of this process. Rules that are not of the
     table can do that, too.

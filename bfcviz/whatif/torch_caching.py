@@ -29,7 +29,7 @@ MOST_ADDRESSES = 1 << 44
 
 
 class ExpandableSegments:
-    """Reserved addresses of one stream and kind, which grow in place; memory is mapped to them in whole granules.
+    """PyTorch's expandable segments of one stream and kind: reserved addresses, which get memory in whole granules.
 
     ::
 
@@ -56,7 +56,7 @@ class ExpandableSegments:
         self._unmapped = FreeBlocks()
 
     def least_growing(self, address: int) -> int:
-        """The block at `address`; if it can grow, a larger one that cannot grow as far."""
+        """In expandable segments: the block at `address`; if it can grow, a larger one that cannot grow as far."""
         while address + self._free.sizes[address] in self._unmapped.sizes:
             larger = self._free.next_larger(address)
             if larger == 0 or self._could_become(larger) >= self._could_become(address):
@@ -65,7 +65,7 @@ class ExpandableSegments:
         return address
 
     def grow(self, size: int) -> int:
-        """Map memory at the lowest place for a block of at least `size` bytes; returns its address, 0 if refused."""
+        """Let an expandable segment grow for a block of at least `size` bytes; returns its address, 0 if refused."""
         if size > self._segment_size:
             return 0
         address = self._lowest_place(size) or self._reserve()
@@ -78,7 +78,7 @@ class ExpandableSegments:
         return address
 
     def unmap_free(self) -> None:
-        """Unmap each granule that is wholly free: only blocks that were added since the last call can have one."""
+        """Unmap each wholly free granule of expandable segments: only blocks added since the last call can have one."""
         for address in self._free.take_recent():
             size = self._free.sizes[address]
             base = self._segments[bisect_right(self._segments, address) - 1]
@@ -99,7 +99,7 @@ class ExpandableSegments:
         return size + self._unmapped.sizes.get(address + size, 0)
 
     def _lowest_place(self, size: int) -> int:
-        """The lowest start of free and unmapped memory of at least `size` bytes together."""
+        """In expandable segments: the lowest start of free and unmapped memory of at least `size` bytes together."""
         for place in sorted(self._unmapped.sizes):
             start = self._free.starts.get(place, place)
             end = start
@@ -113,7 +113,7 @@ class ExpandableSegments:
         return 0
 
     def _map(self, address: int, size: int) -> int:
-        """Map at least `size` bytes; returns the address of the free block that has them, 0 if refused."""
+        """Map at least `size` bytes of an expandable segment; the address of the free block with them, 0 if refused."""
         size = (size + self._granule - 1) // self._granule * self._granule
         if not self._driver.map(address, size):
             return 0
@@ -121,7 +121,7 @@ class ExpandableSegments:
         return self._free.add_merged(address, size)
 
     def _unmap(self, address: int, size: int, low: int, high: int) -> None:
-        """Unmap [low, high) of the free block [address, address + size)."""
+        """Unmap [low, high) of an expandable segment, in the free block [address, address + size)."""
         self._free.remove(address)
         if address < low:
             self._free.add(address, low - address)
@@ -147,7 +147,7 @@ REUSING = frozenset({"lowest", "highest"})
 
 
 class TorchCache:
-    """The free blocks of one stream, of small or of large requests; those of expandable segments, too.
+    """PyTorch's free blocks of one stream, of small or of large requests; those of expandable segments, too.
 
     Args:
         expandable: where its segments grow; None: they do not.
@@ -168,7 +168,7 @@ class TorchCache:
 
 
 class TorchCachingPool(SimulatedPool):
-    """PyTorch's allocator on one device; options by PyTorch's names, sizes in bytes.
+    """PyTorch's caching allocator on one device, simulated; options by PyTorch's names, sizes in bytes.
 
     Args:
         driver: grants the segments.
@@ -251,7 +251,7 @@ class TorchCachingPool(SimulatedPool):
         self._owners: dict[int, TorchCache] = {}
 
     def allocate(self, size: int, stream: int) -> int:
-        """The address of a block; 0 if the memory does not suffice after all cached segments were returned."""
+        """The address of a block of PyTorch's; 0 if memory does not suffice after cached segments were returned."""
         rounded = self._round_up(size)
         cache = self._cache_of(stream, rounded <= SMALL)
         self._searches += rounded > SMALL
@@ -272,14 +272,14 @@ class TorchCachingPool(SimulatedPool):
         return address
 
     def free(self, address: int) -> None:
-        """Free the block at `address`: it stays in the cache of its stream."""
+        """Free PyTorch's block at `address`: it stays in the cache of its stream."""
         cache = self._owners.pop(address)
         start = cache.blocks.put(address, self.vacate(address))
         if self._collect_above:
             cache.used_at[start] = self._searches
 
     def release_cached(self) -> None:
-        """Return all free memory that can be returned, as `torch.cuda.empty_cache` does."""
+        """Return all of PyTorch's free memory that can be returned, as `torch.cuda.empty_cache` does."""
         for cache in self._caches.values():
             if cache.expandable is not None:
                 cache.expandable.unmap_free()
@@ -334,7 +334,7 @@ class TorchCachingPool(SimulatedPool):
         return address
 
     def _cut(self, cache: TorchCache, address: int, rounded: int) -> int:
-        """Take a free block, without what is split off; returns its size."""
+        """Take a free block of PyTorch's, without what is split off; returns its size."""
         whole = cache.blocks.take(address)
         rest = whole - rounded
         if rounded <= SMALL or cache.expandable is not None:

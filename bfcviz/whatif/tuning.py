@@ -8,22 +8,18 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from bfcviz.analysis.heap_settings import Family
+from bfcviz.analysis.pool_growths import Growths
 from bfcviz.answers import Answer
 from bfcviz.errors import InvalidRequest
+from bfcviz.events.trace import Trace
 from bfcviz.formats import cupy, rmm, tensorflow, torch, xla
 from bfcviz.units import MiB, counted, format_bytes
 from bfcviz.whatif.best_options import TriedOptions, best_options
-from bfcviz.whatif.own_rules import OwnRules, own_or_bfc_rules
+from bfcviz.whatif.own_rules import OwnRules, own_or_bfc_rules, own_rules
 from bfcviz.whatif.policy import Policy
 from bfcviz.whatif.policy_table import on_device, other_than_default, policy_of, policy_text, uncompared
-from bfcviz.whatif.requests import RequestStream, are_failed
-from bfcviz.whatif.search import (
-    SearchControl,
-    SearchStopped,
-    Trial,
-    TrialRunner,
-    trial_cache,
-)
+from bfcviz.whatif.requests import RequestStream, are_failed, stream_of
+from bfcviz.whatif.search import SearchControl, SearchStopped, Trial, TrialRunner, trial_cache
 
 ENOUGH: Final = 0.01
 """Settings within this share of the least memory count as equal: the one with the fewest options is proposed."""
@@ -244,7 +240,7 @@ def _tunable_resources(stream: RequestStream) -> list[Policy]:
 
 
 def _graph_pools(stream: RequestStream, policy: Policy) -> TunedGraphPools | None:
-    """Serve the requests with the graph pools apart, and with one for all: each pool has caches of its own."""
+    """What tuning finds of graph pools: serves the requests with each pool apart, and with one for all."""
     names = [
         label.details.get("private_pool", "") for label in map(stream.labels.__getitem__, stream.label_names)
     ]
@@ -275,7 +271,7 @@ def _refined_setting(  # noqa: PLR0913, PLR0917  what is searched, and where
     control: SearchControl | None,
     rows: list[TriedOptions],
 ) -> tuple[Trial, bool]:
-    """The best trial after these options were varied one after the other, and whether the search was not stopped.
+    """The best trial of a setting after these options were varied in turn, and whether the search was not stopped.
 
     The search begins at `best`; `rows` gets what was tried.
     """
@@ -294,7 +290,7 @@ def _refined_setting(  # noqa: PLR0913, PLR0917  what is searched, and where
 
 
 def _proposed_setting(trials: Sequence[Trial], now: Trial | None) -> Trial | None:
-    """Of the trials that fit and need about the least memory, the one with the fewest options; None: none fits."""
+    """The setting to propose: of trials with about the least memory, that with the fewest options; None: none fits."""
     fitting = [trial for trial in (*trials, *([now] if now else [])) if trial.fits]
     if not fitting:
         return None
@@ -384,7 +380,7 @@ def _graph_pool_lines(found: Tuned) -> list[str]:
 
 
 def tuned_lines(found: Tuned) -> list[str]:
-    """The line to set and what it saves, first; then what was tried and what is not known."""
+    """What `tune` found: the line to set and what it saves, first; then what was tried and what is not known."""
     lines, now, best = [], found.now, found.best
     if found.line and best is not None:
         before = "" if now is None or not now.fits else f" instead of {format_bytes(now.peak_reserved)}"
@@ -427,7 +423,7 @@ def tuned_lines(found: Tuned) -> list[str]:
 
 
 def _pytorch_for_setting(trial: Trial) -> str:
-    """The PyTorch that knows the options of a trial."""
+    """The PyTorch that knows the setting of a trial."""
     changed = other_than_default(trial.policy, trial.options)
     return "PyTorch 2.11 or later" if "large_segment_size" in changed else "PyTorch 2.6 or later"
 
@@ -435,3 +431,34 @@ def _pytorch_for_setting(trial: Trial) -> str:
 def _tuned_limit_text(limit: int | None) -> str:
     """The limit that a setting was searched for, in a line of `tuned_lines`."""
     return " without a limit" if limit is None else f" under {format_bytes(limit)}"
+
+
+# ------------------------------------------------------------------------------
+# What one setting would save of a pool that grew while enough was free, as `why` and `report` say.
+
+
+_MOST_REPLAYED: Final = 2_000_000
+"""Events of a trace whose requests are served again to measure a saving: about a second."""
+
+_LEAST_SAVED: Final = 0.01
+"""A smaller share of the pool is no reason to change a setting."""
+
+
+def replayed_saving(trace: Trace, found: Growths) -> str:
+    """What the setting `expandable_segments` would save of a pool that grew in vain; empty where it is not known."""
+    if found.worst is None or len(trace) > _MOST_REPLAYED:
+        return ""
+    stream = stream_of(trace, found.pool)
+    rules = own_rules(stream, None)
+    if rules is None or rules.policy.name != "torch" or rules.policy.options.get("expandable_segments"):
+        return ""
+    options = {**rules.policy.options, "expandable_segments": True}
+    before, after = (
+        int(policy.serve(stream).reserved.max(initial=0))
+        for policy in (rules.policy, policy_of("torch", **options))
+    )
+    asked = torch.setting("expandable_segments", "True")
+    if before - after < _LEAST_SAVED * before:
+        return f"{asked} would save less than 1 % of the pool here, replayed from this file."
+    sizes = f"{format_bytes(after)} instead of {format_bytes(before)}"
+    return f"To do: {asked}: {sizes} at the peak, replayed from this file (Linux)."

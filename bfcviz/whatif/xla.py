@@ -31,7 +31,7 @@ GROWTH = 2097152
 
 
 class XLAPool(SimulatedPool):
-    """One region: of the whole limit, or one that the upper end lets grow up to it.
+    """XLA's heap: one region, of the whole limit, or one that the upper end lets grow up to it.
 
     Args:
         driver: grants the region.
@@ -85,7 +85,7 @@ class XLAPool(SimulatedPool):
         self._growth = GROWTH
 
     def allocate(self, size: int, stream: int) -> int:  # noqa: ARG002  one pool serves all streams
-        """The address of a block; 0 if the memory does not suffice."""
+        """The address of a block of XLA's heap; 0 if the memory does not suffice."""
         at = self._asked
         self._asked += 1
         upper = at < len(self._ends) and self._ends[at] == 1
@@ -115,7 +115,7 @@ class XLAPool(SimulatedPool):
         return self._from_low_end(hole, whole, rounded, from_gap)
 
     def free(self, address: int) -> None:
-        """Free the block at `address`."""
+        """Free the block of XLA's heap at `address`."""
         size = self.vacate(address)
         end = address + size
         lower = address in self._lower
@@ -137,11 +137,11 @@ class XLAPool(SimulatedPool):
         self._gap_size += whole
 
     def largest_free(self) -> int:
-        """Bytes of the largest hole, or of the central gap."""
+        """Bytes of the largest hole of XLA's heap, or of the central gap."""
         return max(self._gap_size, self._lower_holes.largest(), self._upper_holes.largest())
 
     def _grant(self, rounded: int) -> None:
-        """Get the whole limit, if it suffices for the first request."""
+        """Get the whole limit for XLA's heap, if it suffices for the first request."""
         room = self._preallocated // XLA_UNIT * XLA_UNIT
         if rounded <= room or self._preallocated < self.driver.limit:
             self._gap = self.driver.grant(room)
@@ -150,11 +150,11 @@ class XLAPool(SimulatedPool):
             self._is_granted = True
 
     def _gap_has(self, rounded: int, alignment: int, stop: int) -> bool:
-        """Whether the central gap has an aligned place for so many bytes before the address `stop`."""
+        """Whether the central gap of XLA's heap has an aligned place for so many bytes before the address `stop`."""
         return self._up(self._gap, alignment) + rounded <= min(self._gap + self._gap_size, stop)
 
     def _extend(self, rounded: int, alignment: int) -> bool:
-        """Map memory behind the upper end, so that its last hole serves `rounded` bytes; False if the limit refuses."""
+        """Map memory behind the upper end of XLA's heap, so that its last hole serves `rounded` bytes, or False."""
         room = self.driver.limit - self.driver.reserved
         hole = self._upper_holes.starts.find(self._stop)
         if hole == 0 and self._gap_size and self._gap + self._gap_size == self._stop:
@@ -176,7 +176,7 @@ class XLAPool(SimulatedPool):
         return True
 
     def _from_low_end(self, hole: int, whole: int, rounded: int, from_gap: bool) -> int:
-        """Take a block from the low end of a hole that is in no table; returns its address."""
+        """Take a block of XLA's from the low end of a hole that is in no table; returns its address."""
         padding = self._up(hole, self._alignment[0]) - hole
         if padding > 0:
             self._lower_holes.add(hole, padding)
@@ -193,7 +193,7 @@ class XLAPool(SimulatedPool):
         return address
 
     def _from_high_end(self, hole: int, whole: int, rounded: int, from_gap: bool) -> int:
-        """Take a block from the high end of a hole that is in no table; returns its address."""
+        """Take a block of XLA's from the high end of a hole that is in no table; returns its address."""
         is_exact = self._gap_exact[1] if from_gap else self._exact[1]
         alignment = self._alignment[1]
         address = (hole + whole - rounded) // alignment * alignment
@@ -214,7 +214,7 @@ class XLAPool(SimulatedPool):
         return address
 
     def _splits(self, whole: int, rounded: int, is_exact: bool) -> bool:
-        """Whether a hole of this size is split for a request of `rounded` bytes."""
+        """Whether XLA splits a hole of this size for a request of `rounded` bytes."""
         if is_exact:
             return whole > rounded
         return whole >= rounded * 2 or whole - rounded >= self._waste

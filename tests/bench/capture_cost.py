@@ -19,9 +19,9 @@ import numpy_served  # first: NumPy reads the number of threads when it is impor
 from numpy_served import np
 
 from bfcviz.events.label_table import Labels
-from bfcviz.live.labels import label
+from bfcviz.live.labels_and_marks import label
 from bfcviz.live.numpy import serve_numpy
-from bfcviz.live.stacks import Stacks
+from bfcviz.live.stack_capture import Stacks
 
 MODES = ("alone", "nothing", "label", "stack")
 ARRAYS = 20_000

@@ -37,8 +37,9 @@ import bfcviz
 from bfcviz.events.label_table import Labels
 from bfcviz.whatif.planner import pack
 from bfcviz.whatif.policy import NO_LIMIT
-from bfcviz.whatif.policy_table import POLICIES, InOrder, in_orders, policy_of, policy_text, uncompared
+from bfcviz.whatif.policy_table import POLICIES, policy_of, policy_text, uncompared
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, requests_of
+from bfcviz.whatif.tie_breaking import InOrder, in_orders
 from bfcviz.whatif.tuning import setting_line, tune
 
 KiB, MiB = 1 << 10, 1 << 20

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.labels import label
+from bfcviz.live.labels_and_marks import label
 from bfcviz.live.numpy import serve_numpy
 
 LAYERS = (784, 512, 256, 10)

@@ -11,7 +11,7 @@ import pytest
 from bfcviz.cli.record import add_framework_arguments, selection_of
 from bfcviz.frameworks import FRAMEWORKS, OBJECT, SECONDS, WATCHABLE, Framework, Option, Way, resolve
 from bfcviz.live import heap_provider
-from bfcviz.watching.session import watch_plan
+from bfcviz.watching.watch_session import watch_plan
 
 WAYS = [(name, way) for name, framework in FRAMEWORKS.items() for way in framework.ways]
 

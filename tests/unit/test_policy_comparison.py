@@ -6,7 +6,7 @@ from unit.whatif.streams import MiB, numbered_stream
 
 import bfcviz
 from bfcviz.errors import InvalidRequest
-from bfcviz.whatif import policy_table
+from bfcviz.whatif import tie_breaking
 from bfcviz.whatif.own_rules import AS_RECORDED, USUAL
 from bfcviz.whatif.requests import ALLOCATE, FREE
 
@@ -16,7 +16,7 @@ REQUESTS = [(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 3 * MiB), (FREE, 0, 0), (ALLOC
 @pytest.fixture(autouse=True)
 def few_orders(monkeypatch):
     """The other orders of ties have tests of their own."""
-    monkeypatch.setattr(policy_table, "MOST_REQUESTS", 20_000)
+    monkeypatch.setattr(tie_breaking, "MOST_REQUESTS", 20_000)
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.code_places import (
-    CodePlace,
-    name_beside_frames,
-    stack_of_traceback,
-    stack_words,
-)
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.label_table import MAX_LABEL_BYTES, Labels
 from bfcviz.events.ledger import SortedAddresses
@@ -79,6 +73,12 @@ from bfcviz.importers.torch.allocation_history import (
     words_in,
 )
 from bfcviz.importers.torch.pickle_reader import PickleReader
+from bfcviz.stack_frames import (
+    CodePlace,
+    name_beside_frames,
+    stack_of_traceback,
+    stack_words,
+)
 
 # ------------------------------------------------------------------------------
 # SnapshotContent: the parts of a snapshot, checked. Versions of PyTorch differ in keys; no version number is read.

@@ -86,7 +86,7 @@ class StartupImportHook:
         self.then = then
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """The spec that the other finders find, with a loader that reports when it is done."""
+        """At Python's startup: the spec that the other finders find, with a loader that reports when it is done."""
         if name != self.name:
             return None
         for finder in sys.meta_path:
@@ -99,7 +99,7 @@ class StartupImportHook:
         return None
 
     def done(self) -> None:
-        """The module is imported."""
+        """The module that Python's startup waits for is imported."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
             self.then()
@@ -137,7 +137,7 @@ def run_hidden_sitecustomize() -> None:
 
 
 def main() -> None:
-    """Run when Python starts."""
+    """Called when Python starts: begin to record this process after the import of its framework."""
     order = json.loads(os.environ.get(ORDER, "null"))
     if order and os.path.isdir(order["told"]):  # noqa: PTH112  else `bfcviz record` has ended, and a daemon started late
         framework = wanted(order)

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Final, NamedTuple, cast
 
 from bfcviz import _forks, _interrupts
 from bfcviz.allocator.bfc_allocator import whole
-from bfcviz.code_places import CodePlace, stack_words
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory, OutOfMemoryTotals
 from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog, number_of_thread
@@ -24,8 +23,9 @@ from bfcviz.formats.torch import UNIT, Rules, TorchStreamNumbers, line_number, m
 from bfcviz.formats.torch_segments import Segments, bytes_in_use, rewound_segments
 from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
 from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order
-from bfcviz.live.stacks import Chosen
+from bfcviz.live.stack_capture import Chosen
 from bfcviz.live.torch import torch_api
+from bfcviz.stack_frames import CodePlace, stack_words
 
 Entry = Mapping[str, Any]
 
@@ -35,13 +35,13 @@ _CLOCKS_US: Final = 5000  # difference between the clocks of PyTorch and Python,
 
 
 class Asked(NamedTuple):
-    """When a state was asked for, and when it was there, by PyTorch's clock in microseconds."""
+    """When a state of PyTorch's memory was asked for, and when it was there, by PyTorch's clock in microseconds."""
 
     begin_us: int
     end_us: int
 
     def may_be_of(self, entry: Entry) -> bool:
-        """Whether an entry was recorded meanwhile, as far as the clocks tell."""
+        """Whether an entry of PyTorch's history was recorded meanwhile, as far as the clocks tell."""
         time = entry.get("time_us")
         return time is None or self.begin_us - _CLOCKS_US <= time <= self.end_us + _CLOCKS_US
 
@@ -64,19 +64,19 @@ _MOST_MARKS: Final = 100_000
 
 
 class MarkedHeap(ObservedHeap):
-    """An observed heap that learns late what happened: a mark waits until what came before is in the log."""
+    """PyTorch's observed heap, which learns late what happened: a mark waits until what came before is in the log."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._waiting: deque[tuple[int, int, int, int]] = deque(maxlen=_MOST_MARKS)
 
     def mark(self, label: str | int, value: int = 0) -> None:
-        """Keep a mark, its time and its thread, for `write_marks`."""
+        """Keep a mark for PyTorch's observed heap, its time and its thread, for `write_marks`."""
         number = self._label_id(label)
         self._waiting.append((time.time_ns(), number_of_thread(), number, whole(value, "a mark's value")))
 
     def write_marks(self, until_ns: int, offset_ns: int) -> None:
-        """Write the marks that were set before a time by Python's clock; `offset_ns` leads to the log's."""
+        """Write PyTorch's marks that were set before a time by Python's clock; `offset_ns` leads to the log's."""
         while self._waiting and self._waiting[0][0] < until_ns:
             when, thread, label, value = self._waiting.popleft()
             self._report(when + offset_ns, partial(self._put_mark_of, thread, when + offset_ns, label, value))
@@ -142,7 +142,7 @@ class DeviceHistory:
         return self._segments.unmapped
 
     def read(self, reading: Reading) -> Iterator[int]:
-        """Transfer the new entries of a reading, as an iterator: it yields the time of each, in us, just before."""
+        """Transfer the new entries of PyTorch's history, as an iterator: the time of each, in us, just before it."""
         self.taken = 0
         trace, segments = reading.trace, reading.segments
         self._rules = Rules.of(reading.settings)
@@ -172,7 +172,7 @@ class DeviceHistory:
         self.taken = len(trace) - start
 
     def _begin(self, segments: Sequence[Entry], trace: Sequence[Entry]) -> int:
-        """Set the heap to the state before some entries that ended in `segments`; returns the first one to carry out.
+        """Set PyTorch's observed heap to the state before entries that end in `segments`; the first one to carry out.
 
         The first reading begins with the state itself.
         """
@@ -190,7 +190,7 @@ class DeviceHistory:
         return start
 
     def pass_over(self, segments: Sequence[Entry], asked: Asked) -> None:
-        """Set the heap to a state, without the entries before it."""
+        """Set PyTorch's observed heap to a state, without the entries before it."""
         self._by_frames.clear()
         self.write_marks(asked.begin_us)
         differences = self._mend(segments, None, relabel=True)
@@ -206,7 +206,7 @@ class DeviceHistory:
         self.heap.write_marks(until_us * 1000, self._offset_ns)
 
     def begin_anew(self, *, is_complete: bool) -> None:
-        """The history was cleared; `is_complete`: nothing is missing before its next entry."""
+        """PyTorch's history was cleared; `is_complete`: nothing is missing before its next entry."""
         self._tail = [] if is_complete and self._tail is not None else None
         self._passed = None
 
@@ -214,20 +214,20 @@ class DeviceHistory:
         return self._segments.mend(segments, self._label_of, self._streams.of, time=when, relabel=relabel)
 
     def _find_state(self, reading: Reading, start: int) -> int | None:
-        """The index of the `snapshot` entry of the state, not before `start`; None: it was overwritten.
+        """In PyTorch's history: index of the state's `snapshot` entry, not before `start`; None: it was overwritten.
 
         There may be those of other code, too: they mostly tell other bytes in use, or another time.
         """
         return _state_in(reading.trace, start, bytes_in_use(reading.segments), reading.asked)
 
     def _first_after(self, trace: Sequence[Entry]) -> int:
-        """The index of the first entry that the heap does not contain, where others may be missing before it."""
+        """In PyTorch's history: the first entry that the heap does not contain; others may be missing before it."""
         return next(
             (at for at, entry in enumerate(trace) if entry.get("time_us", 0) > self._latest_us), len(trace)
         )
 
     def _find_new(self, reading: Reading) -> int | None:
-        """The index of the first unread entry; None: some were overwritten."""
+        """The index of the first unread entry of PyTorch's history; None: some were overwritten."""
         trace, tail = reading.trace, self._tail
         if tail is None:
             passed = None if self._passed is None else _state_in(trace, 0, *self._passed)
@@ -264,7 +264,7 @@ class DeviceHistory:
             self._fail(entry, when)
 
     def _when(self, entry: Entry) -> int | None:
-        """The time of an entry by the heap's clock, in nanoseconds; None: it has none."""
+        """The time of an entry of PyTorch's history by the heap's clock, in nanoseconds; None: it has none."""
         return max(entry["time_us"] * 1000 + self._offset_ns, 0) if "time_us" in entry else None
 
     def _fail(self, entry: Entry, when: int | None) -> None:
@@ -280,7 +280,7 @@ class DeviceHistory:
         self.out_of_memory = OutOfMemory.of(requested, mapped, rounded=self._rules.round_up(requested))
 
     def _label_of(self, entry: Entry) -> int:
-        """The label of an allocation: its metadata, or the innermost frame outside of libraries."""
+        """The label of PyTorch's observed allocation: its metadata, or the innermost frame outside of libraries."""
         frames = entry.get("frames") or []
         metadata = metadata_text(entry.get("user_metadata"))
         same = (metadata, *map(id, frames))  # a reading has one object for each frame
@@ -302,7 +302,7 @@ class DeviceHistory:
 
 
 def carry_out(readings: Sequence[Iterator[int]]) -> None:
-    """Transfer what was read of several devices in the order of its times: their heaps may share a log.
+    """Transfer PyTorch's history of several devices in the order of its times: their heaps may share a log.
 
     A reading yields the time of an entry just before it transfers it, when it is asked for the next.
     """
@@ -385,7 +385,7 @@ class Recorder:
 
     @classmethod
     def of(cls, torch: Any) -> "Recorder":
-        """The one of this process."""
+        """The recorder of PyTorch's history that this process has."""
         if cls._shared is None or cls._shared.torch is not torch:
             cls._shared = cls(torch)
         return cls._shared
@@ -393,7 +393,7 @@ class Recorder:
     # -- on and off --------------------------------------------------------------------------------------------
 
     def join(self, observer: "TorchObserved") -> None:
-        """Read for this observer too; the first one turns the history on, unless other code did."""
+        """Read PyTorch's history for this observer too; the first one turns the history on, unless other code did."""
         with self._lock:
             if not self._observers:
                 self.is_ours = not torch_api.keeps_history(self.torch)
@@ -412,7 +412,7 @@ class Recorder:
                 raise
 
     def leave(self, observer: "TorchObserved") -> None:
-        """The last one turns the history off, unless other code turned it on."""
+        """The last observer turns PyTorch's history off, unless other code turned it on."""
         with self._lock:
             self._observers = [each for each in self._observers if each is not observer]
             if self._observers:
@@ -433,7 +433,7 @@ class Recorder:
                 call()
 
     def _record(self) -> None:
-        """Turn it on as all observers want it, after what it has so far."""
+        """Turn PyTorch's history on as all observers want it, after what it has so far."""
         keeps = max([self._keeps, *(each.max_entries for each in self._observers)])
         if self._keeps:
             self.read()
@@ -449,7 +449,7 @@ class Recorder:
         self._length = 0
 
     def _begin_anew(self) -> None:
-        """The history was cleared: nothing is missing if nothing was recorded since the last reading began."""
+        """PyTorch's history was cleared: nothing is missing if nothing was recorded since the last reading began."""
         is_complete = self._counted is not None and self._count() == self._counted
         for device in self._devices():
             device.begin_anew(is_complete=is_complete)
@@ -459,7 +459,7 @@ class Recorder:
 
     @contextmanager
     def _acting(self) -> Iterator[None]:
-        """The history is turned on or off by bfcviz, or for other code that asked for it."""
+        """PyTorch's history is turned on or off by bfcviz, or for other code that asked for it."""
         before, self._acts = self._acts, True
         try:
             yield
@@ -469,7 +469,7 @@ class Recorder:
     # -- readings ----------------------------------------------------------------------------------------------
 
     def read(self) -> None:
-        """Read the history now, whatever it costs, and give it to all observers."""
+        """Read PyTorch's history now, whatever it costs, and give it to all observers."""
         with self._lock:
             _interrupts.block()  # what was cleared and not carried out would be lost
             try:
@@ -512,7 +512,7 @@ class Recorder:
         self._end_reading(before, took_s)
 
     def _is_whole(self, device: int, trace: Sequence[Entry], counted: Mapping[int, _Counters] | None) -> bool:
-        """Whether a trace has all entries since the history was cleared.
+        """Whether PyTorch's history has all entries since it was cleared.
 
         How many entries a history of other code keeps is unknown: the counters say what was recorded.
         """
@@ -524,7 +524,7 @@ class Recorder:
         return told >= counted[device].blocks - self._counted[device].blocks
 
     def read_if_due(self, most_time: float) -> None:
-        """Read if something was recorded, and if that costs at most this share of the time since the last reading."""
+        """Read PyTorch's history if something was recorded, and if that is cheap: `most_time` of the time since."""
         with self._lock:
             began_us = time.time_ns() // 1000
             counted, last = self._count(), self._counted
@@ -546,7 +546,7 @@ class Recorder:
                 self._pass_over()
 
     def _cost(self, counted: Mapping[int, _Counters], last: Mapping[int, _Counters]) -> float:
-        """What a reading would cost, in seconds."""
+        """What a reading of PyTorch's history would cost, in seconds."""
         new = sum(counted[device].entries - last[device].entries for device in counted)
         if new < 0:
             new = self._keeps  # the program has reset them
@@ -556,12 +556,12 @@ class Recorder:
         return self._state_s + length * self._copy_s + new * self._carry_s
 
     def _is_still(self, counted: Mapping[int, _Counters]) -> bool:
-        """Whether the program allocates nothing for a moment, so that the history can be cleared."""
+        """Whether the program allocates nothing for a moment, so that PyTorch's history can be cleared."""
         time.sleep(_STILL_S)
         return self._count() == counted
 
     def _pass_over(self) -> None:
-        """Set the heaps to the state, without the entries before it."""
+        """Set PyTorch's observed heaps to the state, without the entries before it."""
         began = time.thread_time()
         if self.is_ours:
             self._clear()
@@ -576,7 +576,7 @@ class Recorder:
         self._counted, self._took_s, self._ended = counted, took_s, time.monotonic()
 
     def _state(self) -> tuple[dict[int, list[Mapping[str, Any]]], Asked]:
-        """The segments by device, and when they were asked for."""
+        """PyTorch's segments by device, and when they were asked for."""
         began = time.time_ns()
         segments: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
         for segment in torch_api.segments(self.torch):
@@ -584,7 +584,7 @@ class Recorder:
         return segments, Asked(began // 1000, time.time_ns() // 1000)
 
     def _learn(self, copied: int, copied_s: float, carried: int, carried_s: float) -> None:
-        """Keep what a reading cost; one of few entries tells what the state costs."""
+        """Keep what a reading of PyTorch's history cost; one of few entries tells what the state costs."""
         if copied >= _TELLING:
             self._copy_s = copied_s / copied
         else:
@@ -612,7 +612,7 @@ class Recorder:
     # -- other code that turns the history on or off -----------------------------------------------------------
 
     def _wrap(self) -> None:
-        """Be told when other code turns the history on or off."""
+        """Be told when other code turns PyTorch's history on or off."""
         for name in _SWITCHES:
             switch = getattr(self.torch._C, name, None)  # noqa: SLF001
             if switch is not None:
@@ -696,7 +696,7 @@ class TorchObserved(HeapProvider):
 
     @property
     def description(self) -> str:
-        """The way, and what it means."""
+        """How PyTorch's allocator is observed, and what that means, as a sentence."""
         text = (
             "PyTorch is observed: it keeps its own allocator, whose history is read at intervals; splits and merges "
             "are derived from its blocks"
@@ -720,17 +720,17 @@ class TorchObserved(HeapProvider):
 
     @property
     def heaps(self) -> list[ObservedHeap]:
-        """A heap for each device, the current one first."""
+        """The observed heap of PyTorch on each device, the current one first."""
         return [device.heap for device in self.devices]
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failure, of the last device that had one; None: no failure."""
+        """The numbers of PyTorch's last failure, of the last device that had one; None: no failure."""
         found = [device.out_of_memory for device in self.devices if device.out_of_memory is not None]
         return found[-1] if found else None
 
     def settle(self) -> None:
-        """Read the history now, whatever it costs."""
+        """Read PyTorch's history now, whatever it costs."""
         if self._recorder is not None and self.is_active:
             self._recorder.read()
             self._tell_losses()
@@ -766,7 +766,7 @@ class TorchObserved(HeapProvider):
         self._tell_losses()
 
     def _tell_losses(self) -> None:
-        """Say once, in the recording, that events are missing."""
+        """Say once, in the recording, that events of PyTorch are missing."""
         if self._lost is not None and any(device.lost for device in self.devices):
             self._lost(_LOST)
             self._lost = None

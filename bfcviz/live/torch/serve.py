@@ -34,10 +34,11 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.formats.torch import CONF
 from bfcviz.live.c_callbacks import StreamHeap, StreamTable
+from bfcviz.live.deferred_frees import DeferredFrees
 from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
 from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room, Share
-from bfcviz.live.served_heap import OPTIONS, DeferredFrees, ServedHeap, require_compiled
-from bfcviz.live.stacks import Capture
+from bfcviz.live.served_heap import OPTIONS, ServedHeap, require_compiled
+from bfcviz.live.stack_capture import Capture
 from bfcviz.live.torch import torch_api
 from bfcviz.live.torch.torch_api import refuse_to_share
 from bfcviz.units import format_bytes
@@ -50,17 +51,17 @@ class GpuMemory:
         self.kind = kind
 
     def total(self, device: int) -> int:
-        """Bytes of a device. Unlike `room` this creates no context."""
+        """Bytes of a GPU that serves PyTorch. Unlike `room` this creates no context."""
         return cuda_driver.load().total_memory(device)
 
     def room(self, device: int) -> Room:
-        """The memory of a device now. Only in a context the driver says what other processes left free."""
+        """The memory of a GPU now, for PyTorch. Only in a context the driver says what other processes left free."""
         driver = cuda_driver.load()
         free, total = driver.memory_now(device)
         return Room(total, free, driver.attribute(CAPABILITY_MAJOR, device))
 
     def source(self, device: int, budget: Budget, stream: Callable[[], int]) -> SubAllocator:
-        """The sub-allocator of a heap; `stream` returns the handle of the stream that uses it."""
+        """The sub-allocator of a heap that serves PyTorch; `stream` returns the handle of the stream that uses it."""
         return cuda_sub_allocator(self.kind, device, stream, budget=budget)
 
 
@@ -71,7 +72,7 @@ class TorchHeap(ServedHeap):
     advice = "drop the tensors and call torch.cuda.empty_cache() first"
 
     def contains(self, address: int) -> bool:
-        """Whether an address lies in one of its regions."""
+        """Whether an address lies in a region of this heap of PyTorch's."""
         regions = self.regions()
         start = regions["address"]
         is_inside = (start <= address) & (address - start < regions["size"])
@@ -121,11 +122,11 @@ class Heaps:
         self._lock = _forks.keep(RLock())
 
     def check(self, device: int) -> None:
-        """Raise LiveError if a device has less than the given limit."""
+        """Raise LiveError where PyTorch is to be served and a device has less than the given limit."""
         self._share.fixed(device, self._memory.total(device), self._memory.kind)
 
     def budget(self, device: int) -> Budget:
-        """The budget that the heaps of a device share.
+        """The budget that PyTorch's heaps of a device share.
 
         Raises:
             LiveError: the device has less than requested.
@@ -136,7 +137,7 @@ class Heaps:
         return self._budgets[device]
 
     def begin(self, device: int) -> None:
-        """Let the heaps serve, and make one for a device that has none."""
+        """Let the heaps serve PyTorch, and make one for a device that has none."""
         Heaps.tidy()
         self._has_ended = False
         with Heaps._tidying_lock:
@@ -148,7 +149,7 @@ class Heaps:
             self.add(device)
 
     def end(self) -> None:
-        """The service ended: return what is free. Heaps without tensors are forgotten."""
+        """The service of PyTorch ended: return what is free. Heaps without tensors are forgotten."""
         self.out_of_memory()
         with self._lock:
             self._has_ended = True
@@ -201,7 +202,7 @@ class Heaps:
             del Heaps.served[heap]
 
     def add(self, device: int) -> None:
-        """Add a spare heap for a device, unless the service ended."""
+        """Add a spare heap of PyTorch's for a device, unless the service ended."""
         with self._lock:
             if self._has_ended:
                 return
@@ -229,13 +230,13 @@ class Heaps:
         self._table.add(heap, device)
 
     def in_use(self) -> list[TorchHeap]:
-        """The heaps that a stream uses or used; the first one if none is used."""
+        """PyTorch's heaps that a stream uses or used; the first one if none is used."""
         used = [taken.allocator for taken in self._rows()]
         heaps = [heap for _, heap in self._heaps]
         return [heap for heap in heaps if heap in used] or heaps[:1]
 
     def of(self, device: int) -> list[TorchHeap]:
-        """The heaps of one device."""
+        """PyTorch's heaps of one device."""
         return [heap for owner, heap in self._heaps if owner == device]
 
     def requested_in_use(self) -> int:
@@ -243,32 +244,32 @@ class Heaps:
         return sum(heap.stats().requested_bytes_in_use for _, heap in self._heaps)
 
     def trim(self, device: int) -> bool:
-        """Release the wholly free regions of a device's heaps, so that other heaps of the device can grow."""
+        """Release the wholly free regions of PyTorch's heaps of a device, so that others there can grow."""
         return sum(heap.trim() for heap in self.of(device)) > 0
 
     def trim_all(self) -> None:
-        """Release them on all devices."""
+        """Release the wholly free regions of PyTorch's heaps on all devices."""
         for device in list(self._budgets):
             self.trim(device)
 
     def errors(self) -> list[BaseException]:
-        """The errors of the heaps' sub-allocators."""
+        """The errors of the sub-allocators of PyTorch's heaps."""
         return [error for _, heap in self._heaps if (error := heap.sub_allocator.error) is not None]
 
     @classmethod
     def contain(cls, address: int) -> bool:
-        """Whether an address lies in a region of any service's heaps."""
+        """Whether an address lies in a region of any heap that serves or served PyTorch."""
         return any(heap.contains(address) for heap in list(cls.served))
 
     # -- failures -----------------------------------------------------------------------------------------------
 
     def number_of_failures(self) -> int:
-        """The number of the last failed request; grows with each failure; 0: none."""
+        """The number of PyTorch's last failed request; grows with each failure; 0: none."""
         taken = self._last_failure()
         return 0 if taken is None else taken.failure[0]
 
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failed request; the heap may have changed since."""
+        """The numbers of PyTorch's last failed request; the heap may have changed since."""
         taken = self._last_failure()
         if taken is None:
             return None
@@ -315,12 +316,12 @@ class TorchPool:
         self._unlocked = _Unlocked(torch)
 
     def begin(self) -> None:
-        """Allocate everything from the pool from now on."""
+        """Allocate all of PyTorch's memory from the pool from now on."""
         self._unlocked.apply(on=True)
         self._open()
 
     def end(self) -> None:
-        """Allocate nothing more from the pool. torch.cuda.empty_cache() frees its cached segments without tensors."""
+        """End PyTorch's use of the pool. torch.cuda.empty_cache() frees its cached segments without tensors."""
         self._close()
         self._unlocked.apply(on=False)
 
@@ -340,7 +341,7 @@ class TorchPool:
             self._open()
 
     def _make(self) -> list[Any]:
-        """A pool for each device."""
+        """A memory pool of PyTorch's for each device."""
         pools = []
         for device in range(self._torch.cuda.device_count()):
             with torch_api.device_named(self._torch, device):
@@ -372,7 +373,7 @@ class _Unlocked:
         self._is_wanted = self._set is not None and self._settings.get(self._SETTING) is False
 
     def apply(self, *, on: bool) -> None:
-        """Begin, or end."""
+        """Begin to let PyTorch allocate segments without its lock, or end that."""
         if self._is_wanted:  # settings that are not repeated fall back to their defaults
             named = self._settings.get(CONF, "")
             self._set(",".join(filter(None, (named, f"{self._SETTING}:{on}"))))
@@ -426,7 +427,7 @@ class TorchServed(HeapProvider):
 
     @property
     def description(self) -> str:
-        """The way, and what it means."""
+        """How PyTorch is served, and what that means, as a sentence."""
         text = f"{_DESCRIPTIONS[self._mechanism]}. {_NAMES}"
         if self._emptied:
             text += (
@@ -437,21 +438,21 @@ class TorchServed(HeapProvider):
 
     @property
     def heaps(self) -> list[TorchHeap]:
-        """A heap for each stream used so far; more may come."""
+        """PyTorch's heaps, one for each stream used so far; more may come."""
         return self._heaps.in_use()
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failed request; the heap may have changed since."""
+        """The numbers of PyTorch's last failed request; the heap may have changed since."""
         return self._heaps.out_of_memory()
 
     def settle(self) -> None:
-        """Carry out the deferred frees whose streams are done."""
+        """Carry out PyTorch's deferred frees whose streams are done."""
         if self._deferred is not None:
             self._deferred.free_ready(0, 0, 0)
 
     def empty_cache(self) -> None:
-        """Free the segments without tensors, and release the heaps' wholly free regions to the device.
+        """Free PyTorch's segments without tensors, and release the heaps' wholly free regions to the device.
 
         Within a pool torch.cuda.empty_cache() frees nothing; this ends the pool and begins another. Call it while no
         other thread allocates CUDA memory and no graph is captured: otherwise PyTorch crashes.
@@ -464,13 +465,13 @@ class TorchServed(HeapProvider):
         self._heaps.trim_all()
 
     def memory_allocated(self, device: int | None = None) -> int:
-        """Bytes of tensors on a device, default: the current one; like torch.cuda.memory_allocated()."""
+        """Bytes of PyTorch's tensors on a device, default: the current one; like torch.cuda.memory_allocated()."""
         if self._mechanism == "pool" and self._torch is not None:
             return int(self._torch.cuda.memory_allocated(device))
         return sum(heap.stats().bytes_in_use for heap in self._heaps_of(device))
 
     def memory_reserved(self, device: int | None = None) -> int:
-        """Bytes of the heaps on a device, in use or free; default: the current device."""
+        """Bytes of PyTorch's heaps on a device, in use or free; default: the current device."""
         return sum(heap.stats().pool_bytes for heap in self._heaps_of(device))
 
     def _heaps_of(self, device: int | None) -> list[TorchHeap]:
@@ -507,7 +508,7 @@ class TorchServed(HeapProvider):
             cast("RuntimeError", error).add_note(f"bfcviz, {note}")
 
     def _notes(self) -> list[str]:
-        """Notes to add to an error when memory ran out."""
+        """Notes to add to PyTorch's error when memory ran out."""
         notes = [f"of the heap PyTorch was served from: {self.out_of_memory}"]
         cached = 0 if self._pool is None else self._heaps.requested_in_use() - self._allocated_by_pytorch()
         if cached > 0:
@@ -524,7 +525,7 @@ class TorchServed(HeapProvider):
     # -- start -------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Leave the pool, and return all memory without tensors to the device."""
+        """Leave PyTorch's pool, and return all memory without tensors to the device."""
         try:
             cast("TorchPool", self._pool).end()
         finally:
@@ -605,7 +606,7 @@ def serve_torch(
             emptied, less TensorFlow's reserve for CUDA's libraries and kernels (`memory_limits`).
         log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
             memory. A recording includes its labels.
-        labels: interns the names of `labels.label`.
+        labels: interns the names of `labels_and_marks.label`.
         mechanism: `pool`, or `replace`; see above.
         fraction: the limit as a share of the device's total memory; give at most one of the three.
         headroom: bytes, or text, of the free memory to leave free.

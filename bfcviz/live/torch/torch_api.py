@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from bfcviz.errors import LiveError
 from bfcviz.formats.torch import CONF_NAMES, UNCACHED
-from bfcviz.live.served_heap import RelaxedEvent, StreamEvent
+from bfcviz.live.deferred_frees import RelaxedEvent, StreamEvent
 
 _THROWER: Final = "_ZSt21__throw_runtime_errorPKc"
 """std::__throw_runtime_error(const char *), of the C++ library's stable ABI."""
@@ -39,7 +39,7 @@ OWN_ERROR: Final = (
 
 
 def torch_with_cuda(wish: str) -> Any:
-    """The module.
+    """The module `torch`, where it sees a CUDA device.
 
     Raises:
         LiveError: it is not installed, or sees no CUDA device.
@@ -123,7 +123,7 @@ def device_named(torch: Any, device: int) -> Iterator[None]:
 
 
 def total_memory(torch: Any, device: int) -> int:
-    """Total bytes of a device. `mem_get_info` would create a CUDA context on it, some 400 MiB."""
+    """Total bytes of a device, as PyTorch says. `mem_get_info` would create a CUDA context on it, some 400 MiB."""
     return int(torch.cuda.get_device_properties(device).total_memory)
 
 
@@ -154,7 +154,7 @@ def end_history(torch: Any) -> None:
 
 
 def observe_failures(torch: Any, call: Callable[..., object]) -> None:
-    """Call this for each request that fails, in its thread and before PyTorch raises; until the process ends.
+    """Call this for each request to PyTorch that fails, in its thread, before it raises; until the process ends.
 
     PyTorch cannot detach an observer, and calls those of other code, too.
     """
@@ -164,14 +164,14 @@ def observe_failures(torch: Any, call: Callable[..., object]) -> None:
 
 
 def snapshot(torch: Any) -> Mapping[str, Any]:
-    """The whole history, and the segments just after it."""
+    """PyTorch's whole history, and the segments just after it."""
     with _without_inductor(torch):
         found: Mapping[str, Any] = torch.cuda.memory._snapshot()  # noqa: SLF001
     return found
 
 
 def segments(torch: Any) -> Sequence[Mapping[str, Any]]:
-    """The segments of all devices, if possible without copying the history; leaves a `snapshot` entry in it."""
+    """PyTorch's segments of all devices, if possible without copying the history; leaves a `snapshot` entry in it."""
     ask = torch.cuda.memory.memory_snapshot
     options = {"include_traces": False} if "include_traces" in signature(ask).parameters else {}
     with _without_inductor(torch):
@@ -289,14 +289,14 @@ class TorchStreams:
         self._cuda = torch.cuda
 
     def record(self, device: int, stream: int) -> StreamEvent:
-        """Record an event behind all work in a stream so far."""
+        """Record a PyTorch event behind all work in a stream so far."""
         with self._cuda.device(device):
             event = self._cuda.Event()
             event.record(self._cuda.ExternalStream(stream, device=device))
         return RelaxedEvent(event.query, event.synchronize)
 
     def synchronize(self, device: int) -> None:
-        """Wait for all work on a device."""
+        """Wait for all of PyTorch's work on a device."""
         self._cuda.synchronize(device)
 
 

@@ -18,7 +18,7 @@ from itertools import count
 import numpy as np
 
 from bfcviz.live import recorded_process as record
-from bfcviz.live.labels import label
+from bfcviz.live.labels_and_marks import label
 
 LIVE = 50
 LONGEST_S = 0.1

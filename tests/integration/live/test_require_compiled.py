@@ -5,7 +5,7 @@ from processes import run_code
 PLAIN = """
 import importlib, pkgutil, sys
 import bfcviz, bfcviz.live
-from bfcviz.live import labels
+from bfcviz.live import labels_and_marks as labels
 from bfcviz.live import numpy as numpy_api
 for module in pkgutil.walk_packages(bfcviz.live.__path__, "bfcviz.live."):
     if "startup" not in module.name:

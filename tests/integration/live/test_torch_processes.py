@@ -80,7 +80,7 @@ ENDING = """
 import atexit, ctypes, sys, threading
 from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import PythonSubAllocator
-from bfcviz.live.served_heap import DeferredFrees
+from bfcviz.live.deferred_frees import DeferredFrees
 from bfcviz.live.c_callbacks import StreamTable
 
 class Refusing(PythonSubAllocator):

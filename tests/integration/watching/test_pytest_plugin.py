@@ -71,7 +71,7 @@ OPTIONS = [
 ]
 BEGIN = """
 import gc, os, sys, pytest
-import bfcviz.analysis.leaks, bfcviz.live.numpy, bfcviz.watching.watch_reports, bfcviz.watching.session
+import bfcviz.analysis.leaks, bfcviz.live.numpy, bfcviz.watching.watch_reports, bfcviz.watching.watch_session
 import bfcviz.whatif.policy_table
 gc.freeze()
 """

@@ -7,7 +7,7 @@ from shared import short_file
 
 import bfcviz
 from bfcviz.cli import common, main
-from bfcviz.whatif.policy_table import replay
+from bfcviz.whatif.policy_replay import replay
 
 
 @pytest.fixture(scope="module")

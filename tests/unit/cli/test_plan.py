@@ -8,7 +8,7 @@ from shared import short_file
 
 from bfcviz.cli import main, plan
 from bfcviz.whatif.planner import pack
-from bfcviz.whatif.policy_table import replay
+from bfcviz.whatif.policy_replay import replay
 
 
 def test_the_plan_is_written_with_what_it_saves(tmp_path, capsys):

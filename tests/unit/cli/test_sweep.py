@@ -6,7 +6,7 @@ import pytest
 from shared import short_file
 
 from bfcviz.cli import main, sweep
-from bfcviz.whatif.policy_table import replay
+from bfcviz.whatif.policy_replay import replay
 from bfcviz.whatif.sweep import SweepResults
 
 POLICY = "bfc:allow_growth=true"

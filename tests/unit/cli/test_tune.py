@@ -10,7 +10,8 @@ from unit.figures.synthetic import MiB, PlainHeap
 from bfcviz.cli import main
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
-from bfcviz.whatif.policy_table import policy_of, replay
+from bfcviz.whatif.policy_replay import replay
+from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.tuning import setting_line
 
 TORCH = Origin(format="torch", pools=(Pool("cuda:0"),))

@@ -9,6 +9,7 @@ from shared import short_file
 from unit.figures.synthetic import PlainHeap
 
 import bfcviz
+from bfcviz import policy_comparison
 from bfcviz.cli import main
 from bfcviz.cli.common import pool_number
 from bfcviz.events.marks import packed_value
@@ -17,9 +18,10 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.find_steps import failing_pool
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.whatif import comparison, policy_table
+from bfcviz.whatif import tie_breaking
 from bfcviz.whatif.own_rules import AS_RECORDED, USUAL
-from bfcviz.whatif.policy_table import POLICIES, policy_of, replay
+from bfcviz.whatif.policy_replay import replay
+from bfcviz.whatif.policy_table import POLICIES, policy_of
 
 MiB = 1 << 20
 
@@ -27,7 +29,7 @@ MiB = 1 << 20
 @pytest.fixture(autouse=True)
 def few_orders(monkeypatch):
     """The other orders of ties have tests of their own."""
-    monkeypatch.setattr(policy_table, "MOST_REQUESTS", 20_000)
+    monkeypatch.setattr(tie_breaking, "MOST_REQUESTS", 20_000)
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +175,7 @@ def test_the_list_has_every_policy_with_its_options_and_defaults(capsys):
 
 
 def test_ctrl_c_says_what_is_done(file, capsys, monkeypatch):
-    serve, done = comparison._compared_policy_result, []
+    serve, done = policy_comparison._compared_policy_result, []
 
     def stopped_at_the_second(asked, stream):
         if done:
@@ -181,7 +183,7 @@ def test_ctrl_c_says_what_is_done(file, capsys, monkeypatch):
         done.append(asked.name)
         return serve(asked, stream)
 
-    monkeypatch.setattr(comparison, "_compared_policy_result", stopped_at_the_second)
+    monkeypatch.setattr(policy_comparison, "_compared_policy_result", stopped_at_the_second)
     assert main(["whatif", file, "--policy", "first_fit", "--policy", "torch", "--json"]) == 130
     rows = json.loads(capsys.readouterr().out)["policies"]
     assert [bool(row["message"]) for row in rows if row["kind"] == "allocator"] == [False, True]

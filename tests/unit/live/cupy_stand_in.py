@@ -12,8 +12,8 @@ from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.live import cupy as cupy_api
 from bfcviz.live.cupy import serve_cupy
+from bfcviz.live.deferred_frees import DelayedEvent
 from bfcviz.live.memory_limits import Room
-from bfcviz.live.served_heap import DelayedEvent
 
 try:
     import cupy

@@ -47,7 +47,7 @@ def test_of_many_that_wait_for_one_stream_only_the_first_is_asked(gpu):
 
 
 def calls_of_deferred_frees(function):
-    """The number of calls in served_heap: a cost that other processes do not change."""
+    """The number of calls in deferred_frees: a cost that other processes do not change."""
     calls = []
     sys.setprofile(
         lambda frame, event, _: calls.append(frame.f_code.co_filename) if event == "call" else None
@@ -56,7 +56,7 @@ def calls_of_deferred_frees(function):
         function()
     finally:
         sys.setprofile(None)
-    return sum(path.endswith("served_heap.py") for path in calls)
+    return sum(path.endswith("deferred_frees.py") for path in calls)
 
 
 def test_streams_that_are_gone_cost_a_request_nothing(gpu):

@@ -15,7 +15,7 @@ from bfcviz.allocator import cuda_driver
 from bfcviz.errors import LiveError
 from bfcviz.live import numpy as numpy_api
 from bfcviz.live import rmm as rmm_serve
-from bfcviz.live import served_heap, stacks
+from bfcviz.live import served_heap, stack_capture
 from bfcviz.live.cupy import observe_cupy, serve_cupy
 from bfcviz.live.numpy import serve_numpy
 from bfcviz.live.rmm import serve_rmm
@@ -29,7 +29,7 @@ REFUSED = "needs the compiled build"
 @pytest.fixture(autouse=True)
 def _uncompiled(monkeypatch):
     monkeypatch.setattr(served_heap, "IS_COMPILED", False)
-    monkeypatch.setattr(stacks, "IS_COMPILED", False)
+    monkeypatch.setattr(stack_capture, "IS_COMPILED", False)
 
 
 def test_numpy_keeps_its_own_memory():

@@ -5,7 +5,6 @@ from shared import sample_trace
 from unit.figures.synthetic import MiB, PlainHeap
 
 import bfcviz
-from bfcviz.code_places import place_in_code
 from bfcviz.events.schema import Kind
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.holder_list import HolderCounts
@@ -13,6 +12,7 @@ from bfcviz.figures.theme import LIGHT
 from bfcviz.model import Model
 from bfcviz.model.grouping import Grouping, HolderChoice, grouping, members, op_path, stack_path
 from bfcviz.model.holders import holders
+from bfcviz.stack_frames import place_in_code
 
 # ------------------------------------------------------------------------------
 # HolderChoice: which chunks belong to a holder.

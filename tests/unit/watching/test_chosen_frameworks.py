@@ -12,8 +12,8 @@ from bfcviz.errors import LiveError
 from bfcviz.events.schema import Kind
 from bfcviz.frameworks import WATCHABLE, WatchRequest
 from bfcviz.model.find_steps import events_of
-from bfcviz.watching import session as plan_module
-from bfcviz.watching.session import watch_plan
+from bfcviz.watching import watch_session as plan_module
+from bfcviz.watching.watch_session import watch_plan
 
 NOTHING = dict.fromkeys(WATCHABLE)
 

@@ -7,7 +7,8 @@ from bfcviz.whatif import best_options as module
 from bfcviz.whatif.best_options import GOALS, NOT_CHOSEN, VALUES, best_options, option_values, values_of
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.requests import stream_of as stream_from
-from bfcviz.whatif.search import SearchControl, TrialCache, smallest_limit
+from bfcviz.whatif.search import SearchControl, TrialCache
+from bfcviz.whatif.smallest_limit import smallest_limit
 
 GRANULES = {"granule": ["4MiB", "1MiB", "16MiB"]}
 
@@ -122,3 +123,21 @@ def test_what_is_wrong_is_named(policy, options):
 def test_an_option_without_values_to_try_asks_for_them():
     with pytest.raises(InvalidRequest, match="capacity"):
         option_values("bfc", ["capacity"])
+
+
+def test_the_best_options_can_be_given_back():
+    for policy in ("torch", "first_fit:granule=1MiB", "bfc:version=1.10"):
+        found = best_options(holes(), policy, "64MiB", cache=TrialCache())
+        named = str(found).splitlines()[0].rpartition(": ")[2]
+        again = policy_of(named).serve(holes(), 64 * MiB, stop_at_failure=True)
+        assert again.peak_reserved == found.best.trial.peak_reserved
+        assert "None" not in str(found)
+
+
+def test_ties_with_the_best_are_marked():
+    found = best_options(holes(), "torch", "64MiB", options=["roundup_power2_divisions"], cache=TrialCache())
+    lines = str(found).splitlines()[3:]
+    least = found.best.trial.peak_reserved
+    ties = [row.trial.peak_reserved == least for row in found.table]
+    assert [("ties with" in line) for line in lines[1 : len(ties)]] == ties[1:]
+    assert ties[1]

@@ -8,7 +8,7 @@ import bfcviz
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.origin import BEGIN_MARKS, HISTORY_BEGINS
 from bfcviz.events.schema import Kind
-from bfcviz.whatif.comparison import MOST_COUNT, compare, failure_text
+from bfcviz.policy_comparison import MOST_COUNT, compare, failure_text
 from bfcviz.whatif.outcome import FreeMemory, RecordedOutcome, first_difference
 from bfcviz.whatif.policy_table import BOUNDS, POLICIES, policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK

@@ -24,6 +24,7 @@ from bfcviz.whatif.own_rules import (
     own_rules,
     usual_policies,
 )
+from bfcviz.whatif.policy_replay import replay
 from bfcviz.whatif.policy_table import (
     MEANINGS,
     POLICIES,
@@ -33,11 +34,11 @@ from bfcviz.whatif.policy_table import (
     policy_key,
     policy_of,
     policy_text,
-    replay,
 )
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, requests_of
 from bfcviz.whatif.requests import stream_of as stream_from
-from bfcviz.whatif.search import searchable, smallest_limit
+from bfcviz.whatif.search import searchable
+from bfcviz.whatif.smallest_limit import smallest_limit
 
 
 def test_a_text_names_a_policy_and_its_options():

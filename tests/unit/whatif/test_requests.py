@@ -14,7 +14,8 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.event_makers import RecordedHistory
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.whatif.policy_table import policy_of, replay
+from bfcviz.whatif.policy_replay import replay
+from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, are_failed, failed_note, requests_of, stream_of
 
 

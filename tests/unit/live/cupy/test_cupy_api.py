@@ -15,7 +15,7 @@ from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.errors import LiveError
 from bfcviz.live import cupy as cupy_api
 from bfcviz.live.cupy import CupyFunctions
-from bfcviz.live.served_heap import stream_handle
+from bfcviz.live.deferred_frees import stream_handle
 
 
 class RuntimeFailure(RuntimeError):

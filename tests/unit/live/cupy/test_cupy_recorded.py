@@ -10,9 +10,9 @@ from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live import stacks
+from bfcviz.live import stack_capture
 from bfcviz.live.cupy import observe_cupy, serve_cupy
-from bfcviz.live.labels import label
+from bfcviz.live.labels_and_marks import label
 
 pytestmark = [needs_cupy, needs_compiled]
 __all__ = ["gpu"]
@@ -47,7 +47,7 @@ def test_stacks_are_recorded_if_wanted(gpu, watch):
 
 
 def test_a_stream_that_comes_as_a_stack_is_told_takes_no_heap_from_the_request(gpu, monkeypatch):
-    tell, came = stacks._StackNamer.__call__, []
+    tell, came = stack_capture._StackNamer.__call__, []
 
     def busy(teller, *known):
         if not came:
@@ -57,7 +57,7 @@ def test_a_stream_that_comes_as_a_stack_is_told_takes_no_heap_from_the_request(g
                 came.append(cupy.empty(1000))
         return tell(teller, *known)
 
-    monkeypatch.setattr(stacks._StackNamer, "__call__", busy)
+    monkeypatch.setattr(stack_capture._StackNamer, "__call__", busy)
     with served(capture="stack") as source:
         with gpu.on(stream=0x55):
             array = cupy.empty(1000)

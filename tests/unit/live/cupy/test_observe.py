@@ -15,7 +15,7 @@ from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.schema import Kind
 from bfcviz.live.cupy import observe_cupy
-from bfcviz.live.labels import label
+from bfcviz.live.labels_and_marks import label
 
 pytestmark = needs_cupy
 __all__ = ["gpu"]

@@ -20,10 +20,10 @@ from bfcviz.errors import BfcvizError, FileError, InvalidRequest, LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.labels import label
+from bfcviz.live.labels_and_marks import label
 from bfcviz.live.observed_heap import ObservedHeap
 from bfcviz.live.rmm import PolledRmmLog, observe_rmm
-from bfcviz.live.stacks import Stacks
+from bfcviz.live.stack_capture import Stacks
 
 MECHANISMS = pytest.mark.parametrize("mechanism", ["callback", "log"])
 

@@ -17,9 +17,9 @@ from processes import needs_compiled
 from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.labels import label
+from bfcviz.live.labels_and_marks import label
 from bfcviz.live.rmm import observe_rmm, serve_rmm
-from bfcviz.live.stacks import Capture
+from bfcviz.live.stack_capture import Capture
 
 
 def test_buffers_are_chunks_of_our_heap(rmm):

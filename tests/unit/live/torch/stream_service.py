@@ -9,7 +9,7 @@ from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.live.c_callbacks import StreamTable
-from bfcviz.live.served_heap import DeferredFrees
+from bfcviz.live.deferred_frees import DeferredFrees
 
 ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
 

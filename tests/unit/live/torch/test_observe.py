@@ -14,7 +14,7 @@ from unit.live.torch.histories import chunks
 from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live import labels
+from bfcviz.live import labels_and_marks as labels
 from bfcviz.live.torch.observe import Recorder, observe_torch
 from bfcviz.native import thread_number
 

@@ -22,10 +22,10 @@ from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live import labels as names
+from bfcviz.live import labels_and_marks as names
 from bfcviz.live.c_callbacks import StreamTable
-from bfcviz.live.labels import label
-from bfcviz.live.served_heap import DeferredFrees
+from bfcviz.live.deferred_frees import DeferredFrees
+from bfcviz.live.labels_and_marks import label
 from bfcviz.live.torch.serve import GpuMemory, Heaps, TorchHeap, serve_torch
 
 pytestmark = needs_compiled

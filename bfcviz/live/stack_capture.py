@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Final, Literal
 
-from bfcviz.code_places import CodePlace, is_own, own_place, shown_file
 from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.label_table import Labels
-from bfcviz.live import labels as names
+from bfcviz.live import labels_and_marks
 from bfcviz.live.c_callbacks import DEEPEST as FARTHEST
 from bfcviz.live.c_callbacks import WALK_ON, Walker
 from bfcviz.live.served_heap import IS_COMPILED, require_compiled
+from bfcviz.stack_frames import CodePlace, is_own, own_place, shown_file
 
 Chosen = Literal["nothing", "label", "stack"]
 
@@ -35,7 +35,7 @@ _ALWAYS_HIDDEN: Final = ("bfcviz", "_frozen_importlib", "_frozen_importlib_exter
 
 @dataclass(frozen=True)
 class Stacks:
-    """How stacks are recorded.
+    """How the stacks of allocations are recorded.
 
     Attributes:
         hide: modules whose frames are left out, with their submodules. Frames of bfcviz and of Python's import system
@@ -54,7 +54,7 @@ Captured = Chosen | Stacks | None
 
 
 class Capture:
-    """Gives the label number for an allocation of this thread: of its stack if recorded, and of its current label.
+    """Captures what names an allocation of this thread: the number of its stack, if recorded, and current label.
 
     Args:
         labels: the table of names.
@@ -85,13 +85,13 @@ class Capture:
             raise LiveError(f"capture={what!r} was given; choose nothing, label, stack or Stacks(...)")
 
     def number(self) -> int:
-        """The number to write, 0 for none. For heaps that record each allocation in Python."""
-        label = names.number_in(self.labels) if self._named else 0
+        """The number of the captured stack and label, 0 for none. For heaps that record each allocation in Python."""
+        label = labels_and_marks.number_in(self.labels) if self._named else 0
         return label if self.walker is None else self.walker.number(label)
 
     def use(self) -> int:
-        """For heaps that read it in C: intern labels in this table; returns the table's number, 0 for no labels."""
-        return names.use(self.labels) if self._named else 0
+        """For heaps that read captured stacks in C: intern labels in this table; returns its number, 0: no labels."""
+        return labels_and_marks.use(self.labels) if self._named else 0
 
 
 class _StackNamer:
@@ -103,7 +103,7 @@ class _StackNamer:
         self._inside = tuple(f"{name}." for name in self._hidden)
 
     def __call__(self, frame: FrameType, label: int, depth: int) -> int:
-        """The number of a stack with a label. Called during an allocation, once per stack; see `Walker`."""
+        """The number of a captured stack with a label. Called during an allocation, once per stack; see `Walker`."""
         try:
             seen, is_whole = self._visible(frame, depth)
             if not is_whole and not any(map(is_own, seen)):
@@ -116,7 +116,7 @@ class _StackNamer:
             return 0
 
     def _visible(self, innermost: FrameType, depth: int) -> tuple[list[CodePlace], bool]:
-        """The frames that are not hidden, of the innermost `depth` ones, and whether there are no more to walk."""
+        """The frames of a stack to capture: the innermost `depth` without hidden ones; whether there are no more."""
         seen: list[CodePlace] = []
         frame: FrameType | None = innermost
         for _ in range(depth):

@@ -22,9 +22,9 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.figures.timeline_parts import measure_history
-from bfcviz.live import labels
-from bfcviz.live import labels as live_labels
-from bfcviz.live.labels import label, mark, phase
+from bfcviz.live import labels_and_marks as labels
+from bfcviz.live import labels_and_marks as live_labels
+from bfcviz.live.labels_and_marks import label, mark, phase
 from bfcviz.live.numpy import serve_numpy, unserved
 
 

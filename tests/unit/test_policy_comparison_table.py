@@ -5,9 +5,9 @@ import re
 import pytest
 from unit.whatif.streams import MiB, numbered_stream
 
+from bfcviz import policy_comparison
 from bfcviz.errors import InvalidRequest
-from bfcviz.whatif import comparison
-from bfcviz.whatif.comparison import (
+from bfcviz.policy_comparison import (
     COLUMNS,
     MEASURES,
     compare,
@@ -47,7 +47,7 @@ def test_a_policy_that_fits_has_all_measures():
     assert row["external_fragmentation"] == 1 - 53 / 56
     assert (row["driver_grants"], row["driver_refusals"], row["driver_releases"]) == (1, 0, 0)
     assert (row["extends"], row["releases"]) == (1, 0)
-    assert row["stall_s"] == comparison.CALL_COST_US / 1e6
+    assert row["stall_s"] == policy_comparison.CALL_COST_US / 1e6
     assert row["failed_request"] is None
 
 
@@ -108,7 +108,7 @@ def test_an_empty_stream_has_a_row_for_each():
 
 
 def test_a_stream_too_long_to_record_has_only_what_needs_no_events(monkeypatch):
-    monkeypatch.setattr(comparison, "MOST_RECORDED", 2)
+    monkeypatch.setattr(policy_comparison, "MOST_RECORDED", 2)
     found = compare(numbered_stream(REQUESTS), NAMES, 64 * MiB, bounds=False)
     rows = rows_of(found)
     assert (rows["first_fit"]["splits"], rows["first_fit"]["external_fragmentation"]) == (None, 1 - 3 / 4)
@@ -288,7 +288,7 @@ def test_the_verdict_names_the_least_memory_and_how_many_fail(limit, expected):
 
 
 def test_what_is_not_known_of_a_long_stream_is_named(monkeypatch):
-    monkeypatch.setattr(comparison, "MOST_RECORDED", 2)
+    monkeypatch.setattr(policy_comparison, "MOST_RECORDED", 2)
     found = compare(numbered_stream(TEXT_REQUESTS), ["first_fit"], None)
     (line,) = [line for line in notes(found) if line.startswith("not known")]
     assert "splits, merges" in line

@@ -1,4 +1,4 @@
-"""Places in code: the frames of a stack as text, the one that names an allocation, and those that explain it.
+"""The frames of a stack, as text: the one that names an allocation, and those that explain it.
 
 The rank of a frame decides: the reader's own Python code, then Python code of libraries, then compiled code that
 computes; then what only passes a call on; last what records, unwinds, allocates or interprets.
@@ -66,12 +66,12 @@ class CodePlace(NamedTuple):
 
     @property
     def text(self) -> str:
-        """A line of a stack: `forward (/home/me/train.py:41)`."""
+        """The frame as a line of a stack: `forward (/home/me/train.py:41)`."""
         return f"{self.function} ({self.file}:{self.line})"
 
     @property
     def name(self) -> str:
-        """`train.py:41 forward`; `train.py:41` outside of a function; of compiled code the function alone.
+        """The short name of a frame: `train.py:41 forward`; `train.py:41` in no function; if compiled, the function.
 
         Of a library's file with the package: `pandas: frame.py:12 merge`.
         """
@@ -83,24 +83,24 @@ class CodePlace(NamedTuple):
 
     @property
     def _package(self) -> str:
-        """`pandas: ` for a file of a package, installed or of Python's library; empty for the program's own."""
+        """The package of a frame: `pandas: ` for a file of a package or of Python's library; else empty."""
         found = _INSTALLED.match(self.file)
         return f"{found['package']}: " if found and found["package"] else ""
 
     @property
     def is_python(self) -> bool:
-        """Whether it is Python code."""
+        """Whether the frame is of Python code."""
         return self.file.endswith(_PYTHON)
 
     @property
     def _scope(self) -> str:
-        """The function around a lambda or comprehension; empty at module level."""
+        """Of a frame: the function around a lambda or comprehension; empty at module level."""
         scopes = self.function.split(".<locals>.")
         return next((scope for scope in reversed(scopes) if not scope.startswith("<")), "")
 
 
 def own_place(places: Iterable[CodePlace]) -> CodePlace | None:
-    """The first place of the highest rank: in Python code outside of libraries, else in that of libraries, and so on.
+    """The first frame of the highest rank: in Python code outside of libraries, else in that of libraries, and so on.
 
     A folder `torch` or `jax` may be a library that was built in place, or the user's: it comes between. `places` is a
     stack, the innermost frame first.
@@ -126,7 +126,7 @@ def holder_name(places: Sequence[CodePlace]) -> str:
 
 
 def _operation_of_code_frames(functions: Sequence[str]) -> str:
-    """What compiled functions compute: the gradient, or else the outermost operation; empty: they do not say it."""
+    """What the compiled frames of a stack compute: the gradient, or else the outermost operation; empty: unknown."""
     gradients = [found[1] for each in functions if (found := _GRADIENT.search(each))]
     if gradients:
         return gradients[-1]
@@ -190,7 +190,7 @@ _OWN: Final = 5
 
 
 def is_own(place: CodePlace) -> bool:
-    """Whether a place is in Python code outside of libraries."""
+    """Whether a frame is in Python code outside of libraries."""
     return _code_place_rank(place) == _OWN
 
 
@@ -209,7 +209,7 @@ def _code_place_rank(place: CodePlace) -> int:
 
 
 def _without_types(function: str) -> str:
-    """A compiled function without result, parameters and template arguments: `at::native::copy_`."""
+    """The compiled function of a frame without result, parameters and template arguments: `at::native::copy_`."""
     name = function[:_LONGEST_SIGNATURE].replace("(anonymous namespace)::", "").partition("::{lambda")[0]
     for _ in range(_DEEPEST):
         if "<" not in name:
@@ -227,7 +227,7 @@ class StackWords(NamedTuple):
 
 
 def stack_words(metadata: str, frames: Sequence[CodePlace]) -> StackWords:
-    """The name is the metadata that the user set, or that of the holder."""
+    """The name and stack of an allocation: the name is the metadata that the user set, or that of the holder."""
     return StackWords(
         metadata or holder_name(frames),
         "\n".join(frame.text for frame in frames if frame.file != UNKNOWN_FILE),
@@ -240,7 +240,7 @@ def place_in_code(stack: str) -> str:
 
 
 def shown_file(path: str) -> str:
-    """The path of a file of code; of a cell of a notebook its number: `In[5]`."""
+    """The path of the file of a frame; of a cell of a notebook its number: `In[5]`."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     name_of = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)
     cell = name_of(path)  # ("Cell", "In[5]"), or None
@@ -256,7 +256,7 @@ _TRACEBACK_LINE: Final = re.compile(
 
 
 def places_of_traceback(text: str) -> list[CodePlace]:
-    """The places of a Python traceback, which has the innermost last; here it is first."""
+    """The frames of a Python traceback, which has the innermost last; here it is first."""
     found = [
         CodePlace(line["function"].strip(), line["file"], int(line["line"]))
         for line in _TRACEBACK_LINE.finditer(text)

@@ -37,7 +37,7 @@ class _Work(NamedTuple):
     outer: "_Work | None"  # what is around it; None: nothing
 
     def without(self, name: str) -> "_Work | None":
-        """The same without its innermost work of this name: a generator may end after a work that began later."""
+        """The same labels without the innermost of this name: a generator may end after a work that began later."""
         if self.name == name:
             return self.outer
         return self._replace(outer=None if self.outer is None else self.outer.without(name))
@@ -50,7 +50,7 @@ class Scope(AbstractContextManager[Any], ContextDecorator):
     """What `label` and `phase` have in common: a `with` that is a decorator as well, of coroutine functions too."""
 
     def __call__(self, function: Any) -> Any:
-        """The function, run in this `with`."""
+        """The function, run with this label or in this phase."""
         if not iscoroutinefunction(function):
             return super().__call__(function)
 
@@ -153,7 +153,7 @@ class Marked(Protocol):
 
     @property
     def heaps(self) -> list[Any]:
-        """The heaps so far."""
+        """The heaps so far that marks go into."""
 
 
 _sources: tuple[Marked, ...] = ()

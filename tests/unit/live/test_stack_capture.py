@@ -19,11 +19,11 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live import stacks
+from bfcviz.live import stack_capture
 from bfcviz.live.c_callbacks import DEEPEST, WALK_ON, Walker
-from bfcviz.live.labels import label
+from bfcviz.live.labels_and_marks import label
 from bfcviz.live.numpy import serve_numpy, unserved
-from bfcviz.live.stacks import Capture, Stacks
+from bfcviz.live.stack_capture import Capture, Stacks
 
 pytestmark = needs_compiled
 
@@ -69,7 +69,7 @@ def test_an_allocation_tells_who_asked_for_it():
     (told,) = labels_of(service)
     assert functions(told)[:3] == ["layer", "network", "test_an_allocation_tells_who_asked_for_it"]
     line = layer.__code__.co_firstlineno + 1
-    assert told.name == f"test_stacks.py:{line} layer"
+    assert told.name == f"test_stack_capture.py:{line} layer"
     assert told.details["stack"].split("\n")[0] == f"layer ({__file__}:{line})"
 
 
@@ -131,7 +131,7 @@ def test_a_recording_by_default_names_its_holders(tmp_path):
         held = [network(depth) for depth in range(20)]
     assert len(held) == 20
     found = bfcviz.holders(tmp_path / "run", "last")
-    named = {name for name in found.names if name.startswith("test_stacks.py:")}
+    named = {name for name in found.names if name.startswith("test_stack_capture.py:")}
     unnamed = sum(
         int(row["bytes"]) for row, name in zip(found.rows, found.names, strict=True) if name == "no label"
     )
@@ -141,7 +141,7 @@ def test_a_recording_by_default_names_its_holders(tmp_path):
 
 
 def test_uncompiled_labels_alone_are_recorded_and_the_reason_is_said(monkeypatch):
-    monkeypatch.setattr(stacks, "IS_COMPILED", False)
+    monkeypatch.setattr(stack_capture, "IS_COMPILED", False)
     capture = Capture(Labels())
     assert capture.walker is None
     assert "compiled" in capture.note
@@ -184,7 +184,7 @@ def test_below_a_library_the_name_is_the_programs_own_line(deep):
             own()
     told, again = labels_of(service)
     assert told == again
-    assert told.name == f"test_stacks.py:{own.__code__.co_firstlineno + 1} own"
+    assert told.name == f"test_stack_capture.py:{own.__code__.co_firstlineno + 1} own"
     lines = functions(told)
     assert len(lines) <= 129
     assert (lines[0], "own" in lines) == ("call", True)
@@ -212,7 +212,7 @@ def test_one_place_may_be_the_end_of_a_stack_or_not():
         in_thread(call, 0, partial(np.empty, 10))
     ends, own, again = (told.name for told in labels_of(service))
     assert ends == again == "library: inner.py:2 call"
-    assert own.startswith("test_stacks.py:")
+    assert own.startswith("test_stack_capture.py:")
 
 
 @pytest.mark.parametrize("what", ["everything", 3, Stacks(depth=0), Stacks(depth=1000)])

@@ -7,21 +7,15 @@ import pytest
 from unit.whatif.streams import MiB, stream_of
 
 from bfcviz.errors import InvalidRequest
+from bfcviz.policy_comparison import compare, comparison_text
 from bfcviz.units import format_bytes
-from bfcviz.whatif import policy_table
-from bfcviz.whatif.comparison import compare, comparison_text
+from bfcviz.whatif import tie_breaking
 from bfcviz.whatif.driver_memory import DriverMemory
-from bfcviz.whatif.policy_table import (
-    LEAST_ORDERS,
-    MOST_REQUESTS,
-    TIES,
-    InOrder,
-    in_orders,
-    policy_of,
-    policy_text,
-    replay,
-)
-from bfcviz.whatif.search import TrialCache, smallest_limit
+from bfcviz.whatif.policy_replay import replay
+from bfcviz.whatif.policy_table import policy_of, policy_text
+from bfcviz.whatif.search import TrialCache
+from bfcviz.whatif.smallest_limit import smallest_limit
+from bfcviz.whatif.tie_breaking import LEAST_ORDERS, MOST_REQUESTS, TIES, InOrder, in_orders
 from bfcviz.whatif.torch_caching import TorchCachingPool
 
 
@@ -61,7 +55,7 @@ def test_a_comparison_and_a_limit_say_the_range_of_all_orders(policy, monkeypatc
     assert found in " ".join(comparison_text(result, explain=False).split())
     given = policy_text(policy, TIES[policy].orders[1])
     assert " to " not in " ".join(comparison_text(compare(stream, [given]), explain=False).split())
-    monkeypatch.setattr(policy_table, "MOST_REQUESTS", 400 * len(stream))  # each order is a search
+    monkeypatch.setattr(tie_breaking, "MOST_REQUESTS", 400 * len(stream))  # each order is a search
     limit = smallest_limit(stream, policy, granule="1MiB", cache=TrialCache())
     alone = smallest_limit(stream, asked[0], granule="1MiB", cache=TrialCache())
     assert limit.orders is not None

@@ -25,8 +25,8 @@ from bfcviz.live.heap_provider import HeapProvider
 from bfcviz.live.numpy import get_handler, serve_numpy
 from bfcviz.model import Model
 from bfcviz.model.find_steps import events_of
-from bfcviz.watching import session
-from bfcviz.watching.session import open_source
+from bfcviz.watching import watch_session
+from bfcviz.watching.watch_session import open_source
 
 __all__ = ["as_it_was", "gpu"]
 
@@ -263,7 +263,7 @@ def test_it_keeps_the_newest_events_on_disk(tmp_path, monkeypatch):
 
 
 def test_without_a_folder_a_size_is_a_number_of_events(monkeypatch):
-    monkeypatch.setattr(session, "Watch", lambda settings: settings)
+    monkeypatch.setattr(watch_session, "Watch", lambda settings: settings)
     assert [(each.keep, each.keep_bytes) for each in (watched(keep="64KiB"), watched(keep=7))] == [
         (1024, None),
         (7, None),

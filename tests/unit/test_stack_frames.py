@@ -2,7 +2,7 @@
 
 import pytest
 
-from bfcviz.code_places import CodePlace, holder_name, own_place, places_of, telling_lines, told_frames
+from bfcviz.stack_frames import CodePlace, holder_name, own_place, places_of, telling_lines, told_frames
 
 
 @pytest.mark.parametrize(

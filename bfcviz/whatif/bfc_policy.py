@@ -1,4 +1,10 @@
-"""Policies that are more than a pool: BFC, by this package's own heap, and XLA's, whose requests go to two ends."""
+"""BFCPolicy: best fit with coalescing, by this package's own heap, which places every request as TensorFlow does.
+
+The rules and the defaults of TensorFlow's versions stand in `bfcviz.formats.tensorflow`; the heap is tested against
+traces of TensorFlow's own class. Not repeated: version 1.0 tried no size equal to the request after a refusal, and
+0.8 did not reduce a region to what the limit left. A stream has no safe frontier, so that chunks merge when they are
+freed, also where the trace had timestamps.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,20 +24,9 @@ from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import FIRST_REGION, VERSIONS
-from bfcviz.whatif.driver_memory import DriverMemory
 from bfcviz.whatif.outcome import DriverCalls, Outcome, failed_allocations
-from bfcviz.whatif.policy import PoolPolicy, checked_limit, policy_origin
-from bfcviz.whatif.requests import ALLOCATE, MARK, RequestStream
-from bfcviz.whatif.xla import XLAPool
-
-# ------------------------------------------------------------------------------
-# BFC: best fit with coalescing, by this package's own heap, which places every request as TensorFlow does.
-#
-# The rules and the defaults of TensorFlow's versions stand in `bfcviz.formats.tensorflow`; the heap is tested against
-# traces of TensorFlow's own class. Not repeated: version 1.0 tried no size equal to the request after a refusal, and
-# 0.8 did not reduce a region to what the limit left. A stream has no safe frontier, so that chunks merge when they are
-# freed, also where the trace had timestamps.
-
+from bfcviz.whatif.policy import checked_limit, policy_origin
+from bfcviz.whatif.requests import MARK, RequestStream
 
 # ------------------------------------------------------------------------------
 # The memory below a BFC heap that serves a trace again, where `SimulatedSubAllocator` knows too little.
@@ -64,11 +59,11 @@ class CountedBFCMemory(PythonSubAllocator):
 
     @property
     def driver_calls(self) -> DriverCalls:
-        """Number of calls."""
+        """Number of calls to the memory below a BFC heap."""
         return DriverCalls(self._grants, self._refusals, self._releases)
 
     def allocate(self, alignment: int, num_bytes: int) -> tuple[int, int] | None:  # noqa: ARG002  as recorded, or 2 MiB
-        """Grant a region: its address and size; None: refused."""
+        """Grant a BFC heap a region: its address and size; None: refused."""
         operation, size = self._refused
         if operation != self.operation or num_bytes >= size:
             self._tries_less = not (self._backs_off_once and self._refusals)
@@ -83,21 +78,23 @@ class CountedBFCMemory(PythonSubAllocator):
         return found
 
     def free(self, address: int, num_bytes: int) -> None:
-        """Take back a region; joined ones come back as one."""
+        """Take back a region of a BFC heap; joined ones come back as one."""
         self._releases += 1
         self.take(address, num_bytes)
 
     def region(self, num_bytes: int) -> tuple[int, int] | None:
-        """The address and size of a new region; None: refused."""
+        """The address and size of a new region of a BFC heap; None: refused."""
         raise NotImplementedError
 
     def take(self, address: int, num_bytes: int) -> None:
-        """Take back a region."""
+        """Take back a region of a BFC heap."""
         raise NotImplementedError
 
 
 class RecordedBFCMemory(CountedBFCMemory):
-    """Grants the address of the next recorded region of the same size; other sizes get addresses above all of these.
+    """Grants a BFC heap the address of the next recorded region of the same size.
+
+    Other sizes get addresses above all of these.
 
     Args:
         regions: of `REGION_ROW`.
@@ -123,7 +120,7 @@ class RecordedBFCMemory(CountedBFCMemory):
         self._granted: dict[int, int] = {}
 
     def region(self, num_bytes: int) -> tuple[int, int] | None:
-        """The address and size of a new region; None: it would exceed the capacity, or the addresses."""
+        """The address and size of a new region of a BFC heap; None: it would exceed the capacity, or the addresses."""
         if sum(self._granted.values()) + num_bytes > self._capacity:
             return None
         address = self._recorded(num_bytes) or self._above(num_bytes)
@@ -133,7 +130,7 @@ class RecordedBFCMemory(CountedBFCMemory):
         return address, num_bytes
 
     def take(self, address: int, num_bytes: int) -> None:
-        """Take back a region."""
+        """Take back a region of a BFC heap."""
         for start in [each for each in self._granted if address <= each < address + num_bytes]:
             del self._granted[start]
 
@@ -158,7 +155,7 @@ class RecordedBFCMemory(CountedBFCMemory):
 
 
 class ExactBFCMemory(CountedBFCMemory):
-    """Grants and refuses what the driver granted and refused in the trace, request by request.
+    """Grants and refuses a BFC heap what the driver did in the trace, request by request.
 
     Args:
         regions: of `REGION_ROW`; what is not among them is refused.
@@ -172,12 +169,12 @@ class ExactBFCMemory(CountedBFCMemory):
             self._calls.setdefault(int(row["request"]), []).append((int(row["address"]), int(row["size"])))
 
     def region(self, num_bytes: int) -> tuple[int, int] | None:
-        """The region that this request was granted, once the regions before it are released."""
+        """The region of a BFC heap that this request was granted, once the regions before it are released."""
         waiting = self._calls.get(self.operation)
         return waiting.pop(0) if waiting and waiting[0][1] >= num_bytes else None
 
     def take(self, address: int, num_bytes: int) -> None:  # noqa: ARG002  recorded
-        """Take back a region."""
+        """Take back a region of a BFC heap."""
         waiting = self._calls.get(self.operation)
         if waiting and (address, 0) in waiting:
             waiting.remove((address, 0))
@@ -188,7 +185,7 @@ def _aligned_bfc_address(address: int) -> int:
 
 
 # ------------------------------------------------------------------------------
-# BFC: best fit with coalescing, by this package's own heap, which places every request as TensorFlow does.
+# BFCPolicy: the options of the heap and of the memory below it, and the requests that they serve.
 
 BFC_OPTIONS: Final[Mapping[str, Any]] = {
     "allow_growth": False,
@@ -226,7 +223,7 @@ _LOG_STEP = 64  # the capacity of a log is a multiple of this
 
 @dataclass(frozen=True)
 class BFCPolicy:
-    """The rules of TensorFlow's and XLA's BFC allocator.
+    """The policy of TensorFlow's and XLA's BFC allocator.
 
     Attributes:
         options: those that were given: `version` of `VERSIONS`, and of `BFC_OPTIONS` and `MEMORY_OPTIONS`, which win
@@ -248,7 +245,7 @@ class BFCPolicy:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All of `BFC_OPTIONS` and `MEMORY_OPTIONS`, with the defaults of the version where none is given."""
+        """All options of the BFC policy; where one is not given, it has the default of the version."""
         version = self.options.get("version", "2.21")
         found = {**BFC_OPTIONS, **MEMORY_OPTIONS, **VERSIONS[version], **self.options}
         found.pop("version", None)
@@ -262,7 +259,7 @@ class BFCPolicy:
         record: bool = False,
         stop_at_failure: bool = False,
     ) -> Outcome:
-        """Serve all requests from an empty heap; as `Policy.serve`. Without a limit a heap must grow."""
+        """Serve all requests from an empty BFC heap; as `Policy.serve`. Without a limit a heap must grow."""
         checked_limit(limit)
         heap, memory = self._heap(stream, limit, record=record)
         results = heap.replay(_bfc_operations(stream, len(stream)))
@@ -309,7 +306,7 @@ class BFCPolicy:
 
 
 def _bfc_memory(options: dict[str, Any], stream: RequestStream) -> SimulatedSubAllocator | CountedBFCMemory:
-    """The memory below the heap; `options` has all of `MEMORY_OPTIONS`."""
+    """The memory below a BFC heap; `options` has all of `MEMORY_OPTIONS`."""
     regions, once = options.pop("regions"), options.pop("backs_off_once")
     if regions == "simulated" and not once:
         return SimulatedSubAllocator(options.pop("mode"), **options, journal=True)
@@ -327,7 +324,7 @@ def _bfc_memory(options: dict[str, Any], stream: RequestStream) -> SimulatedSubA
 
 
 def _bfc_operations(stream: RequestStream, stop: int) -> Operations:
-    """The operations of the requests before `stop`: requests have the same numbers, marks another one."""
+    """A BFC heap's operations for the requests before `stop`: requests have the same numbers, marks another one."""
     rows = stream.rows[:stop]
     return Operations(
         kind=np.where(rows["kind"] == MARK, replay.MARK, rows["kind"]).astype(np.uint8),
@@ -341,7 +338,7 @@ def _bfc_operations(stream: RequestStream, stop: int) -> Operations:
 
 
 def _bfc_failure_stop(stream: RequestStream, address: NDArray[np.uint64]) -> int:
-    """The index after the first failure."""
+    """The index after the first failure of a BFC heap."""
     failed = failed_allocations(stream.rows, address)
     return int(failed[0]) + 1 if len(failed) else len(stream)
 
@@ -349,125 +346,3 @@ def _bfc_failure_stop(stream: RequestStream, address: NDArray[np.uint64]) -> int
 def _bfc_driver_calls(memory: SimulatedSubAllocator) -> DriverCalls:
     kinds = [call.kind for call in memory.calls]
     return DriverCalls(kinds.count(0), kinds.count(1), kinds.count(2))
-
-
-# ------------------------------------------------------------------------------
-# XLAPolicy: which requests go to which end of XLA's address range, and the checks of its options.
-#
-# XLA partitions the pool of a GPU where it is preallocated, unless the flag
-# `--xla_gpu_enable_allocator_spatial_partitioning=false` is set in XLA_FLAGS: by default since about JAX 0.11. A pool
-# that is not preallocated grows without ends (`bfc:allow_growth=true`); a partitioned one grows with `preallocated`, as
-# by `XLA_PYTHON_CLIENT_MEM_FRACTION=0.75+` (to the whole device) or `0.75-0.85`, or by
-# `--xla_gpu_memory_fraction_policy`. Which end the memory of collectives has, and how ends split, changed in 2026
-# (openxla/xla)::
-#
-#     collectives=upper   the first form (xla/pjrt/gpu/se_gpu_pjrt_client.cc): collectives at the upper end, all others
-#                         at the lower; both take the lowest equal hole, split holes by BFC's rule, the gap exactly
-#     collectives=lower   since the ends have policies of their own (commit 00df9eefeb54 has them; ends as in the
-#                         tests of the contiguous CUDA sub-allocator): collectives at the lower end, which splits
-#                         exactly; all others at the upper, which takes the highest equal hole and splits as BFC does
-#
-# Collectives are aligned to the granularity of their memory, which the driver says; 2 MiB is assumed. No trace holds
-# the memory space of a request, so options say by its label or size which ones are collectives.
-
-
-XLA_OPTIONS: Final[Mapping[str, Any]] = {
-    "collectives": "upper",
-    "collective_labels": "",
-    "collective_from": None,
-    "collective_alignment": 2 << 20,
-    "lower_order": "ascending",
-    "upper_order": "ascending",
-    "lower_split": "bfc",
-    "upper_split": "bfc",
-    "lower_gap_split": "exact",
-    "upper_gap_split": "exact",
-    "fragmentation_fraction": 0.0,
-    "preallocated": None,
-}
-"""Options with their defaults; `policy_table.XLA_MEANINGS` says what they mean. By default no request is a collective;
-`collective_labels` is for example `all-gather|all-reduce`."""
-
-OF_LOWER_COLLECTIVES: Final[Mapping[str, Any]] = {
-    "lower_split": "exact",
-    "upper_order": "descending",
-    "upper_gap_split": "bfc",
-}
-"""Defaults of `collectives=lower` that differ."""
-
-_XLA_CHOICES: Final = {
-    "collectives": ("upper", "lower"),
-    "order": ("ascending", "descending"),
-    "split": ("bfc", "exact"),
-}
-_OF_COLLECTIVES: Final = ("collectives", "collective_labels", "collective_from", "collective_alignment")
-
-
-@dataclass(frozen=True)
-class XLAPolicy:
-    """The rules of XLA's spatially partitioned heap.
-
-    Attributes:
-        options: of `XLA_OPTIONS`.
-
-    Raises:
-        InvalidRequest: an option has none of its values.
-    """
-
-    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    name: str = "xla"
-
-    def __post_init__(self) -> None:
-        if self.options.get("preallocated") is not None and self.options.get("collectives") != "lower":
-            raise InvalidRequest(
-                "preallocated of policy 'xla' is of the form whose upper end grows: give collectives=lower with it"
-            )
-        for key, value in self.options.items():
-            known = _XLA_CHOICES.get(key.rpartition("_")[2])
-            if known and value not in known:
-                raise InvalidRequest(
-                    f"option {key!r} of policy 'xla' is {value!r}; give one of {', '.join(known)}"
-                )
-            if key.endswith("_alignment") and (value <= 0 or value & (value - 1)):
-                raise InvalidRequest(f"option {key!r} of policy 'xla' is {value}; give a power of two")
-        if not 0 <= self.options.get("fragmentation_fraction", 0.0) <= 1:
-            raise InvalidRequest(
-                "fragmentation_fraction of policy 'xla' is a share of the limit: give 0 to 1"
-            )
-
-    def serve(
-        self,
-        stream: RequestStream,
-        limit: int | None = None,
-        *,
-        record: bool = False,
-        stop_at_failure: bool = False,
-    ) -> Outcome:
-        """Serve all requests from an empty heap; as `Policy.serve`. There must be a limit: the heap takes all of it."""
-        if limit is None:
-            raise InvalidRequest("xla takes its whole limit at once: give a limit")
-        ends = self._ends(stream)
-        is_lower = self.options.get("collectives") == "lower"
-        own = dict(OF_LOWER_COLLECTIVES) if is_lower else {}
-        alignment = self.options.get("collective_alignment", XLA_OPTIONS["collective_alignment"])
-        own[f"{'lower' if is_lower else 'upper'}_alignment"] = alignment
-
-        def make(driver: DriverMemory, **options: Any) -> XLAPool:
-            given = {key: options[key] for key in options if key not in _OF_COLLECTIVES}
-            return XLAPool(driver, ends, **{**own, **given})
-
-        pools = PoolPolicy(self.name, make, self.options)
-        return pools.serve(stream, limit, record=record, stop_at_failure=stop_at_failure)
-
-    def _ends(self, stream: RequestStream) -> bytes:
-        """For each request of 1 byte and more, in order, 1: the upper end."""
-        rows = stream.rows
-        asked = rows[(rows["kind"] == ALLOCATE) & (rows["size"] > 0)]
-        parts = [part for part in self.options.get("collective_labels", "").split("|") if part]
-        named = [number for number, name in stream.label_names.items() if any(part in name for part in parts)]
-        collective = np.isin(asked["label"], named)
-        least = self.options.get("collective_from")
-        if least is not None:
-            collective |= asked["size"] >= least
-        upper = ~collective if self.options.get("collectives") == "lower" else collective
-        return bytes(upper.astype(np.uint8))

@@ -9,8 +9,8 @@ from unit.whatif.streams import numbered_stream
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.label_table import Labels
 from bfcviz.formats.tensorflow import VERSIONS
+from bfcviz.whatif.bfc_policy import GAP, ExactBFCMemory, RecordedBFCMemory
 from bfcviz.whatif.driver_memory import DriverCall
-from bfcviz.whatif.heap_policies import GAP, ExactBFCMemory, RecordedBFCMemory
 from bfcviz.whatif.policy import policy_region_pieces
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, REGION_ROW, RequestStream

@@ -37,11 +37,11 @@ from bfcviz.frameworks import (
     unwatchable,
     way_of,
 )
-from bfcviz.live import heap_provider, labels
+from bfcviz.live import heap_provider
 from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.labels import checked_name
+from bfcviz.live.labels_and_marks import checked_name, put_mark
 from bfcviz.live.numpy import unserved
-from bfcviz.live.stacks import Chosen, Stacks
+from bfcviz.live.stack_capture import Chosen, Stacks
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.model.trace_index import IndexBuilder
 from bfcviz.units import format_bytes, parse_bytes
@@ -63,7 +63,7 @@ Capture = Chosen | Stacks
 
 
 class Plan(NamedTuple):
-    """The frameworks to watch, and notes on those that are not."""
+    """What a watch chose: the frameworks to watch, and notes on those that are not."""
 
     requests: list[WatchRequest]
     notes: list[str]
@@ -109,7 +109,7 @@ def watch_plan(asked: Mapping[str, Asked], limit: int | None = None, capture: Ca
 
 
 def _check_sharing(requests: list[WatchRequest]) -> None:
-    """Refuse to serve two frameworks of which one also serves the other."""
+    """Refuse a watch that serves two frameworks of which one also serves the other."""
     serving = {request.framework for request in requests if request.way == "serve"}
     for request in requests:
         if others := serving.intersection(way_of(request).serves_also):
@@ -122,7 +122,7 @@ def _check_sharing(requests: list[WatchRequest]) -> None:
 
 
 def _with_limit(requests: list[WatchRequest], limit: int | None) -> list[WatchRequest]:
-    """Add the limit to the requests that take one and set none."""
+    """Add the limit of a watch to the requests that take one and set none."""
     if limit is None:
         return requests
     if all(way_of(request).option("limit") is None for request in requests):
@@ -155,7 +155,7 @@ def _with_default_option(request: WatchRequest, name: str, value: object) -> Wat
 
 
 def _default_plan(names: list[str]) -> Plan:
-    """CuPy where there is a GPU, else NumPy; also PyTorch, where it is imported and has a GPU."""
+    """What a watch watches by default: CuPy where there is a GPU, else NumPy; also PyTorch, if imported with a GPU."""
     requests, notes = [], []
     problem = _why_not_watch_cupy() if "cupy" in names else "cupy=False"
     if problem is None:
@@ -217,7 +217,7 @@ def make_watch_source(
 
 
 def open_source(request: WatchRequest, log: EventLog | Recording | None) -> HeapProvider:
-    """The heap provider of a framework, not started.
+    """The heap provider that a watch takes for a framework, not started.
 
     Args:
         request: the framework and how to watch it.
@@ -239,7 +239,7 @@ def open_source(request: WatchRequest, log: EventLog | Recording | None) -> Heap
 def start_order(
     sources: Sequence[HeapProvider], requests: Sequence[WatchRequest]
 ) -> list[tuple[HeapProvider, str]]:
-    """The sources in the order to start them, each with the name of its framework.
+    """The sources of a watch in the order to start them, each with the name of its framework.
 
     NumPy's is the last, so that threads which the others start are not served.
     """
@@ -297,7 +297,7 @@ class Watch:
         self._started = False
 
     def prefer(self, framework: str, way: str, options: Mapping[str, Any]) -> None:
-        """Before the `with`: use these options of a way where the program gave none."""
+        """Before the `with` of a watch: use these options of a way where the program gave none."""
         found = self._settings.plan.requests
         requests = [
             resolve(framework, way, {**options, **each.options}) if each[:2] == (framework, way) else each
@@ -317,20 +317,20 @@ class Watch:
 
     @property
     def traces(self) -> list[Trace]:
-        """The trace of each heap, or of all that are recorded together, as `trace`."""
+        """The trace of each watched heap, or of all that are recorded together, as `trace`."""
         if Watch.current is self:
             self._refresh()
         return list(self._traces.values())
 
     @property
     def trace(self) -> Trace:
-        """The trace of the first heap, with the events until now: all, or with a ring in memory the newest."""
+        """The trace of the first watched heap, with the events until now: all, or with a ring in memory the newest."""
         self._check_started()
         return self.traces[0]
 
     @property
     def dashboard(self) -> "WatchDashboard":
-        """The live view; made now if it was not displayed at the start, or was closed."""
+        """The live view of the watch; made now if it was not displayed at the start, or was closed."""
         self._check_started()
         if self._dashboard is None or self._dashboard.closed:
             with unserved(), self._reading:
@@ -338,23 +338,23 @@ class Watch:
         return self._dashboard
 
     def report(self) -> Report:
-        """The peak of the first heap: its bytes, fragmentation and holders; a card in a notebook."""
+        """The peak of the first watched heap: its bytes, fragmentation and holders; a card in a notebook."""
         with unserved():
             return report(self.trace, says=self.says)
 
     def mark(self, name: str, value: float = 0) -> None:
-        """Record a mark on each heap: a step, a phase, a note, or a number such as a loss; see `bfcviz.mark`."""
+        """Record a mark on each watched heap: a step, a phase, a note, or a number such as a loss; as `bfcviz.mark`."""
         self._check_started()
-        labels.put_mark(self.sources, checked_name(name), value)
+        put_mark(self.sources, checked_name(name), value)
 
     def tell(self, error: BaseException) -> None:
-        """Show the failed request, as the end of the `with` does, if `error` says that memory ran out."""
+        """Let the watch show the failed request, as the end of the `with` does, if `error` says that memory ran out."""
         self._refresh()
         with unserved():
             self._run_safely(lambda: self._show_failure(error))
 
     def _refresh(self) -> None:
-        """Let the traces have the events until now."""
+        """Let the traces of the watch have the events until now."""
         dashboard = None if self._dashboard is None or self._dashboard.closed else self._dashboard
         with unserved():
             for source in self.sources:
@@ -425,7 +425,7 @@ class Watch:
             raise LiveError("this watch has not started: use this inside its `with`, or after it")
 
     def _open(self) -> None:
-        """Start to read what the heaps write."""
+        """Start to read what the watched heaps write."""
         self._add_heaps()
         if self.folder is not None:
             self._drain = FolderDrain(self.folder, IndexBuilder, self._settings.keep_bytes)
@@ -438,12 +438,12 @@ class Watch:
             self._monitor_thread = MonitorThread(self._check, self._failed)
 
     def _end_drain(self) -> None:
-        """Pack what is left of the recordings, which are closed."""
+        """Pack what is left of the recordings of the watch, which are closed."""
         if self._drain is not None:
             self._drain.end()
 
     def _add_heaps(self) -> None:
-        """Add the new heaps: a framework makes one for each stream or device that it uses."""
+        """Add the new heaps to the watch: a framework makes one for each stream or device that it uses."""
         settings = self._settings
         for heap in [heap for source in self.sources for heap in source.new_heaps(self._heaps)]:
             if settings.alerts:
@@ -485,7 +485,7 @@ class Watch:
             self._dashboard.notice(text)
 
     def _run_safely(self, function: Callable[[], object]) -> None:
-        """Call a function; its errors do not reach the workload."""
+        """Call a function of the watch; its errors do not reach the workload."""
         try:
             function()
         except Exception as error:  # noqa: BLE001
@@ -506,7 +506,7 @@ class Watch:
     def _show_end(
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
-        """Show the last state; the frameworks use their own allocators again and the recordings are closed."""
+        """Show the watch's last state; the frameworks use their own allocators again, the recordings are closed."""
         Watch.current = None
         dashboard = self._dashboard
         if dashboard is not None:
@@ -519,7 +519,7 @@ class Watch:
             self._run_safely(lambda: dashboard.end(self.says, error))
 
     def _show_failure(self, error: BaseException) -> None:
-        """Show the failed request, if `error` says that memory ran out; each request once."""
+        """Show the failed request of the watch, if `error` says that memory ran out; each request once."""
         if not is_out_of_memory(error):
             return
         failed = [source for source in self.sources if source.out_of_memory is not None]
@@ -582,7 +582,7 @@ def watch(  # noqa: PLR0913  the options, and every framework by its name
             `way` the options choose it: `torch={"mechanism": "replace"}` serves. False: do not watch it.
         limit: how large a heap that serves may grow, in bytes or as text; beyond it the framework is out of memory.
         capture: what is recorded with each allocation: `nothing`, the current `label`, the Python `stack` as well, or
-            `Stacks`; `bfcviz.live.stacks` states the cost. By default the stack, where it can be read: not
+            `Stacks`; `bfcviz.live.stack_capture` states the cost. By default the stack, where it can be read: not
             if bfcviz is not compiled, PyTorch is served, or RMM is observed by its log.
         path: a new folder to record to, with a subfolder for each framework if there are several; where it holds
             something, `path-2`, `path-3` ..., which `Watch.folder` names. It gets the heaps of all devices and streams;
@@ -615,12 +615,12 @@ def watch(  # noqa: PLR0913  the options, and every framework by its name
 
 
 def events_in(keep: int | str) -> int:
-    """How many events a ring of this size has, in bytes or as text."""
+    """How many events the ring of a watched heap has, for its size in bytes or as text."""
     return max(parse_bytes(keep, "keep") // EVENT.itemsize, 1)
 
 
 def _unused_watch_folder(folder: Path | None) -> Path | None:
-    """The folder, or the first of `folder-2`, `folder-3` ... that holds nothing: a cell may run again."""
+    """The folder of a watch, or the first of `folder-2`, `folder-3` ... that holds nothing: a cell may run again."""
     if folder is None:
         return None
     numbered = chain([folder], (folder.with_name(f"{folder.name}-{number}") for number in count(2)))
@@ -628,7 +628,7 @@ def _unused_watch_folder(folder: Path | None) -> Path | None:
 
 
 def _watch_signature() -> Signature:
-    """A signature that names every framework, for `help` and completion."""
+    """A signature of `bfcviz.watch` that names every framework, for `help` and completion."""
     own = signature(watch)
     kind = Parameter.KEYWORD_ONLY
     frameworks = [Parameter(name, kind, default=None, annotation=Asked) for name in WATCHABLE]
