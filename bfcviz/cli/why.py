@@ -21,10 +21,10 @@ from bfcviz.cli.command import add_more_files
 from bfcviz.cli.common import asked_ranks, pool_number, status_of
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
-from bfcviz.importers.file_content import is_url, local_copy
 from bfcviz.importers.message_file import read_message_file
 from bfcviz.importers.message_reader import is_pasted, read_pasted
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.importers.remote_file import is_url, local_copy
 from bfcviz.model.find_steps import failures_left_out
 from bfcviz.public_functions import growths_lead, lead_without_failure
 from bfcviz.terminal import json_text, say

@@ -19,8 +19,9 @@ from bfcviz.events.origin import MAX_POOLS, Origin, Pool, RecordedFailure, Statu
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.event_makers import REPORT, RecordedHistory, Reports, RowBlocks, by_time, numbers_of
-from bfcviz.importers.file_content import MEMORY_EVENTS, UNPACKED_JSON, ContentPieces, Limits
+from bfcviz.importers.file_content import ContentPieces
 from bfcviz.importers.file_format import Format
+from bfcviz.importers.file_limits import MEMORY_EVENTS, UNPACKED_JSON, Limits
 from bfcviz.importers.json_stream import JsonCut, JsonStream
 from bfcviz.units import format_bytes
 

@@ -9,8 +9,9 @@ from typing import Final
 from bfcviz.errors import FileError, NoMessage
 from bfcviz.formats.message_grammar import TERMINAL_CODE
 from bfcviz.formats.message_tables import ENTRIES
-from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces, read_content
+from bfcviz.importers.file_content import ContentPieces, read_content
 from bfcviz.importers.file_format import READABLE, detect_format, is_plain_text
+from bfcviz.importers.file_limits import UNPACKED_TEXT
 from bfcviz.importers.message_mentions import WIDEST
 from bfcviz.importers.message_reader import REACH, StatedFailures, end_of_message_prefix, read_messages
 

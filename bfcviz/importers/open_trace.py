@@ -10,9 +10,9 @@ from weakref import finalize
 
 from bfcviz.errors import FileError
 from bfcviz.events.trace import Trace
-from bfcviz.importers.file_content import is_url, local_copy
 from bfcviz.importers.file_format import Format, detect_format
 from bfcviz.importers.import_cache import imported
+from bfcviz.importers.remote_file import is_url, local_copy
 from bfcviz.units import counted, listed
 
 

@@ -21,10 +21,10 @@ from bfcviz.analysis.ranks import RankPlace
 from bfcviz.errors import EmptyPath, FileError
 from bfcviz.events.storage.folder import EVENTS_FILE, MAIN, ORIGIN_FILE, folder_order
 from bfcviz.formats.tensorflow import whole_windows
-from bfcviz.importers.file_content import files_at, is_url
 from bfcviz.importers.file_format import detect_format
 from bfcviz.importers.message_file import read_message_file
 from bfcviz.importers.message_reader import StatedFailures
+from bfcviz.importers.remote_file import files_at, is_url
 
 MOST_FILES: Final = 10_000
 """Files that are looked at; a folder with more is not a folder of ranks."""

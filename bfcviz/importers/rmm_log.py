@@ -39,8 +39,9 @@ from bfcviz.importers.event_makers import (
     numbered_names,
     numbers_of,
 )
-from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits, read_content
+from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
+from bfcviz.importers.file_limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits
 
 # ------------------------------------------------------------------------------
 # RmmFile: the requests of a file with one or more RMM logs, heap by heap.

@@ -13,15 +13,8 @@ from numpy.typing import NDArray
 from bfcviz.events.label_table import Labels
 from bfcviz.formats.message_grammar import TERMINAL_CODE, calendar_seconds
 from bfcviz.formats.onnxruntime import ARENA, as_tensorflow
-from bfcviz.importers.file_content import (
-    LABELS,
-    MAX_NAME_BYTES,
-    TEXT,
-    UNPACKED_TEXT,
-    ContentPieces,
-    Limits,
-    decoded_pieces,
-)
+from bfcviz.importers.file_content import ContentPieces, decoded_pieces
+from bfcviz.importers.file_limits import LABELS, MAX_NAME_BYTES, TEXT, UNPACKED_TEXT, Limits
 
 # ------------------------------------------------------------------------------
 # Sizes as TensorFlow prints them, `74.16MiB`: with three or four digits, sometimes with a decimal comma.

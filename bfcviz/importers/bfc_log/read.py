@@ -39,8 +39,9 @@ from bfcviz.importers.bfc_log.vlog import (
     read_vlog,
 )
 from bfcviz.importers.event_makers import numbered_names, one_after_another
-from bfcviz.importers.file_content import UNPACKED_TEXT, read_content
+from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
+from bfcviz.importers.file_limits import UNPACKED_TEXT
 from bfcviz.importers.message_reader import device_of_messages, peak_buffer_tables
 
 HistoryReader = Callable[[Iterable[LogRecord], Path, Sequence[str]], Trace]

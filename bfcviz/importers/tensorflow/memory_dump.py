@@ -27,8 +27,9 @@ from bfcviz.importers.event_makers import (
     one_after_another,
     regions_of,
 )
-from bfcviz.importers.file_content import CHUNKS, LABELS, MAX_NAME_BYTES, PARTS, TEXT, Limits, read_content
+from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
+from bfcviz.importers.file_limits import CHUNKS, LABELS, MAX_NAME_BYTES, PARTS, TEXT, Limits
 from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
 from bfcviz.importers.tensorflow.protobuf_messages import parse_protobuf_message, protobuf_message_text
 

@@ -14,16 +14,9 @@ from bfcviz.events.origin import Origin, Status, end_missing
 from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import CPU_BFC, dtype_name, whole_windows
 from bfcviz.importers.event_makers import RowBlocks, numbered_names
-from bfcviz.importers.file_content import (
-    LABELS,
-    MAX_NAME_BYTES,
-    MEMORY_EVENTS,
-    STATS,
-    TEXT,
-    Limits,
-    read_content,
-)
+from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format, detect_format
+from bfcviz.importers.file_limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, STATS, TEXT, Limits
 from bfcviz.importers.protobuf_wire import Wire
 from bfcviz.importers.tensorflow.protobuf_messages import (
     Line,

@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from bfcviz.errors import FileError
-from bfcviz.importers.file_content import EVENTS, MAX_EVENT_BYTES, MAX_NAME_BYTES, PARTS
+from bfcviz.importers.file_limits import EVENTS, MAX_EVENT_BYTES, MAX_NAME_BYTES, PARTS
 from bfcviz.importers.protobuf_wire import LENGTH, Field, Wire
 
 # ------------------------------------------------------------------------------

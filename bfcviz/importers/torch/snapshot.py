@@ -57,8 +57,9 @@ from bfcviz.importers.event_makers import (
     events_of_state,
     one_after_another,
 )
-from bfcviz.importers.file_content import TEXT, Content, read_content
+from bfcviz.importers.file_content import Content, read_content
 from bfcviz.importers.file_format import Format, json_encoding
+from bfcviz.importers.file_limits import TEXT
 from bfcviz.importers.torch import allocation_history as rows_of
 from bfcviz.importers.torch.allocation_history import (
     ACTIONS,
