@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from bfcviz.analysis.ranks import pair_lines, paired_ranks, pairs_json
 from bfcviz.analysis.recording_alignment import AlignedBy
 from bfcviz.analysis.recording_comparison import comparison_json, comparison_lines, comparison_markdown
-from bfcviz.cli.common import add_by, asked_ranks, writable
+from bfcviz.cli.arguments import add_by, asked_ranks, writable
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace

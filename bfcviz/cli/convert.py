@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from bfcviz.cli.common import add_range_argument, open_with_progress, steps_of, writable
+from bfcviz.cli.arguments import add_range_argument, steps_of, writable
+from bfcviz.cli.progress_bar import open_with_progress
 from bfcviz.exporters.convert import SUFFIXES, convert
 from bfcviz.terminal import say
 

@@ -4,8 +4,15 @@ import argparse
 from typing import Any, Final
 
 from bfcviz.analysis.leaks import Growth, Leaks, leaks
-from bfcviz.cli.command import add_kinds, add_more_files
-from bfcviz.cli.common import add_by, asked_ranks, parse_step, pool_number, status_of
+from bfcviz.cli.arguments import (
+    add_by,
+    add_kinds,
+    add_more_files,
+    asked_ranks,
+    parse_step,
+    pool_number,
+    status_of,
+)
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.find_steps import NAMED_STEPS, failing_pool

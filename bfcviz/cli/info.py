@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
 from bfcviz.analysis.failures import all_failures
-from bfcviz.cli.command import add_more_files
-from bfcviz.cli.common import asked_ranks, status_of
+from bfcviz.cli.arguments import add_more_files, asked_ranks, status_of
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import PROCESS_PEAK, Origin, Status, later_reasons, process_peak
 from bfcviz.events.trace import Trace

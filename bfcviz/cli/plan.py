@@ -5,8 +5,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bfcviz.cli.arguments import add_request_arguments, asked_requests, writable
 from bfcviz.cli.command import INTERRUPTED
-from bfcviz.cli.common import add_request_arguments, asked_requests, search_control, writable
+from bfcviz.cli.progress_bar import search_control
 from bfcviz.events.storage.files import replacing
 from bfcviz.extras import needed
 from bfcviz.terminal import json_text, say

@@ -8,16 +8,16 @@ from typing import Final
 
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.stated_answer import StatedAnswer
-from bfcviz.cli.command import add_more_files
-from bfcviz.cli.common import (
+from bfcviz.cli.arguments import (
+    add_more_files,
     add_range_argument,
     asked_ranks,
-    open_with_progress,
     pool_number,
     status_of,
     steps_of,
     writable,
 )
+from bfcviz.cli.progress_bar import open_with_progress
 from bfcviz.errors import BfcvizError
 from bfcviz.events.storage.files import replacing
 from bfcviz.exporters.report import HeapReport, as_json, as_markdown, report_of

@@ -13,7 +13,8 @@ with needed("bfcviz sql", "duckdb and pyarrow", "sql"):
     import pyarrow.compute as pc
     from pyarrow import csv
 
-from bfcviz.cli.common import add_by, open_with_progress, parse_step
+from bfcviz.cli.arguments import add_by, parse_step
+from bfcviz.cli.progress_bar import open_with_progress
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.storage.parquet import without_formulas
 from bfcviz.exporters.sql import COLUMNS, TABLES, query

@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bfcviz.cli.arguments import writable
 from bfcviz.cli.command import DONE, FAILED, INTERRUPTED
-from bfcviz.cli.common import search_control, writable
+from bfcviz.cli.progress_bar import search_control
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import json_text, say
 from bfcviz.units import read_as

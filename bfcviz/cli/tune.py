@@ -3,14 +3,9 @@
 import argparse
 from typing import Any
 
+from bfcviz.cli.arguments import add_device_arguments, add_request_arguments, asked_device, asked_requests
 from bfcviz.cli.command import DONE, FAILED, INTERRUPTED
-from bfcviz.cli.common import (
-    add_device_arguments,
-    add_request_arguments,
-    asked_device,
-    asked_requests,
-    search_control,
-)
+from bfcviz.cli.progress_bar import search_control
 from bfcviz.terminal import json_text, say
 from bfcviz.whatif.policy_table import is_compared
 from bfcviz.whatif.search import Trial

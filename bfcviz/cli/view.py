@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bfcviz.cli.command import add_kinds, add_more_files
+from bfcviz.cli.arguments import add_kinds, add_more_files
 from bfcviz.errors import EmptyPath, MissingExtra
 from bfcviz.terminal import say
 

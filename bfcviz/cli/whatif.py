@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from bfcviz.cli.command import DONE, FAILED, INTERRUPTED
-from bfcviz.cli.common import (
+from bfcviz.cli.arguments import (
     add_device_arguments,
     add_request_arguments,
     asked_device,
     asked_requests,
     writable,
 )
+from bfcviz.cli.command import DONE, FAILED, INTERRUPTED
 from bfcviz.errors import InvalidRequest
 from bfcviz.policy_comparison import PolicyComparison, compare_policies
 from bfcviz.terminal import json_text, say

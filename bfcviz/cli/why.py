@@ -17,8 +17,7 @@ from bfcviz.analysis.pool_growths import Growths, growths, growths_json
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.would_fit import would_fit
-from bfcviz.cli.command import add_more_files
-from bfcviz.cli.common import asked_ranks, pool_number, status_of
+from bfcviz.cli.arguments import add_more_files, asked_ranks, pool_number, status_of
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.message_file import read_message_file
