@@ -18,10 +18,11 @@ from bfcviz.devices.device import (
     Stream,
 )
 from bfcviz.devices.gpu_options import GPUOptions, LogicalDeviceConfiguration
-from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, physical_gpus, simulate_gpus
-from bfcviz.devices.session_memory import Journey
+from bfcviz.devices.physical_devices import PhysicalDevice, cuda_gpus, physical_gpus, simulate_gpus
+from bfcviz.devices.session_steps import Journey
 from bfcviz.devices.settings import SettingIgnored, Settings, jax_settings
-from bfcviz.devices.tensors import MemoryLog, Tensor
+from bfcviz.devices.tensor_memory_log import MemoryLog
+from bfcviz.devices.tensors import Tensor
 
 __all__ = [
     "FACTORIES",

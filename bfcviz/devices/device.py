@@ -15,17 +15,15 @@ from bfcviz.allocator.cuda import Memory, cuda_sub_allocator
 from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.allocator.interface import DEFAULT, Allocator, AllocatorAttributes
 from bfcviz.allocator.sub_allocators import SubAllocator
+from bfcviz.devices.allocator_registry import AllocatorRegistry
+from bfcviz.devices.device_names import DeviceName, parse_name
 from bfcviz.devices.device_plan import PlannedDevice
 from bfcviz.devices.gpu_options import State
-from bfcviz.devices.physical import (
-    DeviceName,
-    PhysicalDevice,
-    SimulatedGpuSubAllocator,
-    SimulatedMemory,
-    parse_name,
-)
-from bfcviz.devices.session_memory import AllocatorRegistry, HostMemory, Journey, SessionHeaps
+from bfcviz.devices.physical_devices import PhysicalDevice
+from bfcviz.devices.session_memory import HostMemory, SessionHeaps
+from bfcviz.devices.session_steps import Journey
 from bfcviz.devices.settings import Settings
+from bfcviz.devices.simulated_gpu_memory import SimulatedGpuSubAllocator, SimulatedMemory
 from bfcviz.errors import DevicesError, UnknownDevice
 from bfcviz.events.trace import Trace
 from bfcviz.units import format_bytes

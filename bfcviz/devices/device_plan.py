@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bfcviz.allocator.interface import AllocatorOptions
+from bfcviz.devices.device_names import DeviceName
 from bfcviz.devices.gpu_options import (
     GPUOptions,
     LogicalDeviceConfiguration,
     State,
     parse_visible_devices,
 )
-from bfcviz.devices.physical import DeviceName, PhysicalDevice
+from bfcviz.devices.physical_devices import PhysicalDevice
 from bfcviz.errors import SettingError
 from bfcviz.formats.tensorflow import (
     COLLECTION,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from numbers import Real
 from types import MappingProxyType
 
-from bfcviz.devices.physical import PhysicalDevice
+from bfcviz.devices.physical_devices import PhysicalDevice
 from bfcviz.errors import SettingError
 from bfcviz.units import MiB, format_bytes
 

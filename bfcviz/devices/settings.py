@@ -17,7 +17,7 @@ from bfcviz.devices.gpu_options import (
     check_setting_flag,
     parse_visible_devices,
 )
-from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, host_cpu
+from bfcviz.devices.physical_devices import PhysicalDevice, cuda_gpus, host_cpu
 from bfcviz.errors import SettingError, SettingTooLate, UnknownDevice
 from bfcviz.formats.xla import PREALLOCATE, ClientSettings, client_settings
 from bfcviz.units import format_bytes

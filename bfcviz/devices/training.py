@@ -17,16 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.allocator.interface import Allocator
-from bfcviz.devices import tensors
-from bfcviz.devices.kernel_runner import RELEASES, KernelRunner, ReleasePolicy
+from bfcviz.devices import tensor_memory_log as log
+from bfcviz.devices.kernel_runner import KernelRunner
 from bfcviz.devices.networks import (
     Graph,
     Network,
     Value,
     cross_entropy,
 )
+from bfcviz.devices.release_policies import ReleasePolicy, release_policy
 from bfcviz.devices.tensors import Tensor
-from bfcviz.errors import InvalidRequest
 
 # ------------------------------------------------------------------------------
 # Optimizers: they update weights in place; their state per weight (slots) is allocated in the first step.
@@ -150,7 +150,7 @@ class Training:
         compute: bool = True,
     ) -> None:
         self.network = network
-        self.runner = KernelRunner(allocator, _release_policy(release), dtype, compute=compute)
+        self.runner = KernelRunner(allocator, release_policy(release), dtype, compute=compute)
         self.optimizer = Momentum() if optimizer is None else optimizer
         self.steps = 0
         self._seed = seed
@@ -173,14 +173,14 @@ class Training:
         """Run one step: batch, forward, backward, optimizer; return the loss."""
         self.steps += 1
         allocator = self.runner.allocator
-        with tensors.step(self.steps, allocator):
+        with log.step(self.steps, allocator):
             try:
                 graph = Graph(self.runner)
-                with tensors.phase(allocator, "forward"):
+                with log.phase(allocator, "forward"):
                     values, loss = self.forward(graph)
-                with tensors.phase(allocator, "backward"):
+                with log.phase(allocator, "backward"):
                     gradients = graph.gradients(loss)
-                with tensors.phase(allocator, "optimizer"), self.runner.scope("optimizer"):
+                with log.phase(allocator, "optimizer"), self.runner.scope("optimizer"):
                     for name, value in values.items():
                         self.optimizer.update(self.runner, name, value.tensor, gradients.pop(value.key))
                 return float("nan") if self.runner.xp is None else float(loss.tensor.array())
@@ -211,15 +211,6 @@ class Training:
         with self.runner.scope("batch"):
             x = self.runner.filled(network.input_shape, "examples", lambda: both()[0])
             return x, self.runner.filled(shape, "targets", lambda: both()[1])
-
-
-def _release_policy(wish: str | ReleasePolicy) -> ReleasePolicy:
-    """The policy by which a training frees its tensors, from its name."""
-    if not isinstance(wish, str):
-        return wish
-    if wish not in RELEASES:
-        raise InvalidRequest(f"unknown release policy {wish!r}; give one of {', '.join(map(repr, RELEASES))}")
-    return RELEASES[wish]()
 
 
 def _initial_weights(chance: np.random.Generator, shape: tuple[int, ...]) -> NDArray[Any]:

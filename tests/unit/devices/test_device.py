@@ -26,7 +26,7 @@ from bfcviz.devices import (
     cuda_gpus,
 )
 from bfcviz.devices.device import GPUDeviceFactory, ThreadPoolDeviceFactory
-from bfcviz.devices.physical import SimulatedGpuSubAllocator
+from bfcviz.devices.simulated_gpu_memory import SimulatedGpuSubAllocator
 from bfcviz.errors import DeviceError, DevicesError, SettingError
 from bfcviz.units import GiB, MiB
 
