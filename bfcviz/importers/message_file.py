@@ -84,7 +84,8 @@ def _holds_only_cut_dumps(path: Path) -> bool:
     # They need NumPy, and most texts have no chunks.
     from bfcviz.importers.bfc_log.failure_dumps import holds_only_cut_dumps  # noqa: PLC0415
     from bfcviz.importers.bfc_log.log_lines import log_text  # noqa: PLC0415
-    from bfcviz.importers.bfc_log.vlog import holds_log_memory, holds_regions, holds_requests  # noqa: PLC0415
+    from bfcviz.importers.bfc_log.log_memory_lines import holds_log_memory  # noqa: PLC0415
+    from bfcviz.importers.bfc_log.vlog import holds_regions, holds_requests  # noqa: PLC0415
 
     if path.stat().st_size > _LARGEST_PASTE:
         return False

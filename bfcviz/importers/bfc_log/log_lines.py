@@ -10,11 +10,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.label_table import Labels
 from bfcviz.formats.message_grammar import TERMINAL_CODE, calendar_seconds
 from bfcviz.formats.onnxruntime import ARENA, as_tensorflow
 from bfcviz.importers.file_content import ContentPieces, decoded_pieces
-from bfcviz.importers.file_limits import LABELS, MAX_NAME_BYTES, TEXT, UNPACKED_TEXT, Limits
+from bfcviz.importers.file_limits import UNPACKED_TEXT
 
 # ------------------------------------------------------------------------------
 # Sizes as TensorFlow prints them, `74.16MiB`: with three or four digits, sometimes with a decimal comma.
@@ -29,7 +28,7 @@ _MOST = 1 << 63
 
 
 class PrintedSize(NamedTuple):
-    """A size in a log."""
+    """A size as a line of a log prints it."""
 
     text: str  # as printed, with a decimal point
     value: int  # bytes, or the nearest number that the text can mean
@@ -242,6 +241,7 @@ def _whole_lines(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _without_terminal_codes(text: str) -> str:
+    """The text of a log without terminal codes."""
     return TERMINAL_CODE.sub("", text) if "\x1b" in text else text
 
 
@@ -298,6 +298,7 @@ def _wrapped_log_lines(lines: Sequence[str]) -> set[int]:
 
 
 def _lengths(lines: Sequence[str]) -> NDArray[np.int64]:
+    """The lengths of the lines of a log."""
     return np.fromiter(map(len, lines), np.int64, len(lines))
 
 
@@ -316,6 +317,7 @@ def _goes_on(lines: Sequence[str], number: int, width: int) -> bool:
 
 
 def _begins_record(line: str) -> bool:
+    """Whether a line begins a record of a log."""
     return _BEGINS_RECORD.search(line[:60]) is not None
 
 
@@ -384,7 +386,7 @@ _UNPREFIXED_LINE = re.compile("\n" + _UNPREFIXED.pattern)
 
 
 class LogRecord(NamedTuple):
-    """One log record."""
+    """One record of a log of TensorFlow, XLA or JAX."""
 
     line: int  # of the file, from 1, where the message begins
     # Nanoseconds since 1970 as the log's clock shows it; None if the record has none. Without a year: since 2000.
@@ -468,7 +470,7 @@ def _records_of_any_lines(
 
 
 def _next_prefix(text: str, begin: int, ahead: re.Match[str] | None) -> tuple[_Prefix, int, bool] | None:
-    """The first prefix after `begin`, its end, and whether it is a common one; `ahead` is the first common one."""
+    """The first prefix of a log record after `begin`, its end, whether it is common; `ahead`: the first common one."""
     end = len(text) if ahead is None else ahead.start() + 1
     anchor = _ANCHOR.search(text, begin, end) if text.find(".cc:", begin, end) >= 0 else None
     if anchor is None:
@@ -571,6 +573,7 @@ def _record_prefix(text: str, begin: int, anchor: int) -> _Prefix:
 
 
 def _record_prefix_time(prefix: re.Match[str]) -> int | None:
+    """The time in the prefix of a log record, in nanoseconds."""
     date, clock, fraction = prefix["date"], prefix["clock"], prefix["fraction"]
     if date is None:
         day, clock, fraction = prefix["day"], prefix["glog"], prefix["rest"]
@@ -582,6 +585,7 @@ def _record_prefix_time(prefix: re.Match[str]) -> int | None:
 
 
 def _date_of_day(day: str) -> str:
+    """The date of a log record without a year."""
     return f"2000-{day[:2]}-{day[2:]}"  # a leap year
 
 
@@ -593,91 +597,3 @@ def _log_clock_nanoseconds(date: str, clock: str) -> int | None:
     """
     seconds = calendar_seconds(date, clock) if date else int(clock[6:])
     return None if seconds is None or not 0 <= seconds <= _LATEST else seconds * 10**9
-
-
-# ------------------------------------------------------------------------------
-# Parse the `__LOG_MEMORY__` lines of `log_memory.cc` (TensorFlow 1; later with `TF_CPP_MAX_VLOG_LEVEL=1`).
-#
-# ::
-#
-#     __LOG_MEMORY__ MemoryLogTensorAllocation { step_id: 2 kernel_name: "a0" tensor { dtype: DT_FLOAT
-#         shape { dim { size: 250000 } } allocation_description { requested_bytes: 1000000 allocated_bytes: 1000192
-#         allocator_name: "GPU_0_bfc" allocation_id: 3 has_single_reference: true ptr: 30076651520 } } }
-#     __LOG_MEMORY__ MemoryLogTensorDeallocation { allocation_id: 3 allocator_name: "GPU_0_bfc" }
-#
-# The text has the fields of tensorflow/core/framework/log_memory.proto; a field with the value 0 is left out.
-
-MARKER = "__LOG_MEMORY__"
-_MESSAGE = re.compile(rf"{MARKER} MemoryLog(\w{{1,40}}) {{")
-_NUMBER = re.compile(
-    r"\b(step_id|requested_bytes|allocated_bytes|num_bytes|allocation_id|ptr): (-?\d{1,20})\b"
-)
-_TEXT = re.compile(r'\b(kernel_name|operation|allocator_name): "([^"\n]*)"')
-_DTYPE = re.compile(r"\bdtype: (?:DT_)?(\w{1,40})")
-_SHAPE = re.compile(r"\bshape \{([^\n]*?)\} (?:allocation_description|\})")
-_SIZE = re.compile(r"\bsize: (-?\d{1,20})")
-
-
-class TensorMemoryLine(NamedTuple):
-    """One `__LOG_MEMORY__` line of a log. Numbers are 0 and texts "" where they are left out."""
-
-    # `TensorAllocation`, `TensorDeallocation`, `TensorOutput`, `RawAllocation`, `RawDeallocation`, `Step`.
-    kind: str
-    step: int
-    requested: int
-    allocated: int  # bytes of the chunk; the requested bytes if the allocator does not tell
-    allocation_id: int
-    address: int
-    kernel: str  # name of the operation
-    allocator: str
-    dtype: str
-    shape: str
-    is_whole: bool  # the message is complete
-
-    @property
-    def has_memory(self) -> bool:
-        """Whether address and sizes can be those of an allocation; a tensor without elements has none."""
-        half = 1 << 63  # processes use the lower half of all addresses
-        return self.address > 0 and 0 < self.requested <= self.allocated < half - self.address
-
-    def label(self, labels: Labels, limits: Limits) -> int:
-        """The number of its label; 0 without a name.
-
-        Raises:
-            FileError: the log holds more labels than a file of its size may.
-        """
-        details = {"data_type": self.dtype, "shape": self.shape}
-        details = {name: text for name, text in details.items() if text}
-        if not self.kernel and not details:
-            return 0
-        known = len(labels)
-        number = labels.intern(self.kernel, **details)
-        if len(labels) > known:
-            limits.count(LABELS, 1)
-            limits.count(TEXT, len(self.kernel) + len(self.shape))
-        return number
-
-
-def tensor_memory_line(message: str) -> TensorMemoryLine | None:
-    """The `__LOG_MEMORY__` line in a log record; None if it has none."""
-    found = _MESSAGE.match(message)
-    if found is None:
-        return None
-    text = message.split("\n", 1)[0][: 4 * MAX_NAME_BYTES]
-    numbers = {name: int(value) for name, value in _NUMBER.findall(text)}
-    texts = {name: value[:MAX_NAME_BYTES] for name, value in _TEXT.findall(text)}
-    dtype, shape = _DTYPE.search(text), _SHAPE.search(text)
-    requested = numbers.get("requested_bytes", numbers.get("num_bytes", 0))
-    return TensorMemoryLine(
-        kind=found[1],
-        step=numbers.get("step_id", 0),
-        requested=requested,
-        allocated=numbers.get("allocated_bytes", requested),
-        allocation_id=numbers.get("allocation_id", 0),
-        address=numbers.get("ptr", 0),
-        kernel=texts.get("kernel_name", texts.get("operation", "")),
-        allocator=texts.get("allocator_name", ""),
-        dtype=dtype[1].lower() if dtype else "",
-        shape="[" + ",".join(_SIZE.findall(shape[1])) + "]" if shape else "",
-        is_whole=text.rstrip().endswith("}") and text.count("{") == text.count("}"),
-    )
