@@ -17,7 +17,7 @@ from bfcviz.events.storage.folder import (
     recordings_in,
 )
 from bfcviz.formats.tensorflow import whole_windows
-from bfcviz.importers.tensorflow.windows import files_of_windows
+from bfcviz.importers.tensorflow.profiler_windows import files_of_windows
 
 # ::
 #

@@ -18,14 +18,8 @@ from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format, detect_format
 from bfcviz.importers.file_limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, STATS, TEXT, Limits
 from bfcviz.importers.protobuf_wire import Wire
-from bfcviz.importers.tensorflow.protobuf_messages import (
-    Line,
-    Plane,
-    XSpace,
-    parse_protobuf_message,
-    protobuf_message_text,
-    read_space,
-)
+from bfcviz.importers.tensorflow.profiler_windows import join, profile_in
+from bfcviz.importers.tensorflow.protobuf_messages import parse_protobuf_message, protobuf_message_text
 from bfcviz.importers.tensorflow.reconstruct import (
     ABSENT,
     REQUEST,
@@ -33,7 +27,7 @@ from bfcviz.importers.tensorflow.reconstruct import (
     RecordedRequests,
     reconstruct,
 )
-from bfcviz.importers.tensorflow.windows import join, profile_in
+from bfcviz.importers.tensorflow.xspace import Line, Plane, XSpace, read_space
 
 # ------------------------------------------------------------------------------
 # Collect the MemoryAllocation and MemoryDeallocation events of a profile (`xplane.pb`) of TensorFlow or XLA.
