@@ -30,18 +30,12 @@ from bfcviz.formats.rmm import (
     RmmRequest,
     round_up,
 )
-from bfcviz.importers.event_makers import (
-    REPORT,
-    RecordedHistory,
-    Reports,
-    RowBlocks,
-    by_time,
-    numbered_names,
-    numbers_of,
-)
+from bfcviz.importers.event_makers import REPORT, RecordedHistory, Reports, numbered_names, numbers_of
+from bfcviz.importers.event_order import by_time
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.file_limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits
+from bfcviz.importers.row_blocks import RowBlocks
 
 # ------------------------------------------------------------------------------
 # RmmFile: the requests of a file with one or more RMM logs, heap by heap.

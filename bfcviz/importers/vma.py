@@ -17,7 +17,8 @@ from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Pool, Status
 from bfcviz.events.schema import Events
 from bfcviz.events.storage.files import parse_file_json
 from bfcviz.events.trace import Trace
-from bfcviz.importers.event_makers import HEAP_CHUNK, HeapRegion, events_of_state, one_after_another
+from bfcviz.importers.event_makers import HEAP_CHUNK, HeapRegion, events_of_state
+from bfcviz.importers.event_order import one_after_another
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format, json_encoding
 from bfcviz.importers.file_limits import LABELS, TEXT, Limits

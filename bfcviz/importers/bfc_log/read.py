@@ -32,7 +32,7 @@ from bfcviz.importers.bfc_log.log_lines import (
 )
 from bfcviz.importers.bfc_log.log_memory_lines import holds_log_memory, read_log_memory
 from bfcviz.importers.bfc_log.vlog import holds_regions, holds_requests, read_vlog
-from bfcviz.importers.event_makers import one_after_another
+from bfcviz.importers.event_order import one_after_another
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.file_limits import UNPACKED_TEXT
