@@ -27,7 +27,7 @@ _OVERLAP: Final = 200
 
 
 def holds_more_than_messages(pieces: Iterable[bytes]) -> bool:
-    """Whether a text has the chunks of a heap, or its history: then it opens as a trace, not as messages."""
+    """Whether a text file has the chunks of a heap, or its history: then it opens as a trace, not as messages."""
     tail = b""
     for piece in pieces:
         text = tail + piece
@@ -45,7 +45,7 @@ _MEMORY_WORDS: Final = re.compile(
 
 
 def _words_of_memory(path: Path) -> str:
-    """Which line of a text without a message may be about memory, in brackets; "" where none is."""
+    """Which line of a text file without a message may be about memory, in brackets; "" where none is."""
     breaks = 0
     for piece in ContentPieces(path, UNPACKED_TEXT):
         if (found := _MEMORY_WORDS.search(piece)) is not None:
@@ -62,7 +62,7 @@ _NAMED_ERROR: Final = re.compile(
 
 
 def last_line(path: Path) -> str:
-    """How a log ends: its last error near the end, else its last line with letters or digits; "" where it has none."""
+    """How a text file without messages ends: its last error near the end, else its last line with letters or digits."""
     tail = b""
     for piece in ContentPieces(path, UNPACKED_TEXT):
         tail = (tail + piece)[-REACH:]
@@ -80,7 +80,7 @@ _LARGEST_PASTE: Final = 1 << 23
 
 
 def _holds_only_cut_dumps(path: Path) -> bool:
-    """Whether a text holds chunks of a heap, but of no heap all of them, and no history."""
+    """Whether a text file holds chunks of a heap, but of no heap all of them, and no history."""
     # They need NumPy, and most texts have no chunks.
     from bfcviz.importers.bfc_log.failure_dumps import holds_only_cut_dumps  # noqa: PLC0415
     from bfcviz.importers.bfc_log.log_lines import log_text  # noqa: PLC0415
@@ -96,7 +96,7 @@ def _holds_only_cut_dumps(path: Path) -> bool:
 
 
 def _of_cut_dump(found: StatedFailures) -> StatedFailures:
-    """The failures of a pool with the mark that the list of its chunks is cut."""
+    """The failures that a text file tells, with the mark that the list of its chunks is cut."""
     failures = [
         replace(each, marks=each.marks | {"cut_dump"}) if ENTRIES[each.message].family == "bfc" else each
         for each in found.failures

@@ -31,12 +31,13 @@ from bfcviz.importers.bfc_log.log_lines import (
     records,
 )
 from bfcviz.importers.bfc_log.log_memory_lines import holds_log_memory, read_log_memory
+from bfcviz.importers.bfc_log.peak_buffers import peak_buffer_tables
 from bfcviz.importers.bfc_log.vlog import holds_regions, holds_requests, read_vlog
 from bfcviz.importers.event_order import one_after_another
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.file_limits import UNPACKED_TEXT
-from bfcviz.importers.message_reader import device_of_messages, peak_buffer_tables
+from bfcviz.importers.message_reader import device_of_messages
 
 HistoryReader = Callable[[Iterable[LogRecord], Path, Sequence[str]], Trace]
 
