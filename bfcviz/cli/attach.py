@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _parse_wait_seconds(text: str) -> float:
+    """The seconds of `bfcviz attach --wait`."""
     try:
         seconds = float(text)
     except ValueError:

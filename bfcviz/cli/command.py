@@ -113,7 +113,7 @@ def make_parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _refuse_unknown_option(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
-    """Say that there is no such option, before argparse says that something else is missing."""
+    """Say that the command line has no such option, before argparse says that something else is missing."""
     words = given[: given.index("--")] if "--" in given else given
     known = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001  has no public name
     takes_words = any(action.nargs in {argparse.REMAINDER, argparse.PARSER} for action in parser._actions)  # noqa: SLF001
@@ -126,7 +126,7 @@ def _refuse_unknown_option(parser: argparse.ArgumentParser, given: Sequence[str]
 
 
 def _no_command(given: Sequence[str]) -> str:
-    """What to type instead of words that begin with no command."""
+    """What to type on the command line instead of words that begin with no command."""
     listed = "`bfcviz --help` lists the commands"
     if not given:
         return f"give a command, such as `bfcviz why FILE` or `bfcviz view FILE`; {listed}"
@@ -160,7 +160,7 @@ _INSTEAD: Final = {
 
 
 def _nearest(word: str, known: Iterable[str], least: float) -> str:
-    """A part of an error: the known word that is the nearest to one that is not, if it is near enough."""
+    """A part of an error of the command line: the known word nearest to one that is not, if it is near enough."""
     from difflib import get_close_matches  # noqa: PLC0415  only for an error
 
     near = get_close_matches(word, list(known), 1, least)
@@ -168,6 +168,7 @@ def _nearest(word: str, known: Iterable[str], least: float) -> str:
 
 
 def _print_command_message(text: str) -> None:
+    """Print an error or a warning of a command as one line."""
     say(f"bfcviz: {' '.join(text.splitlines())}", file=sys.stderr)
 
 
@@ -179,6 +180,6 @@ def _show_warning(  # noqa: PLR0913, PLR0917  the signature is Python's
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning as one line, without its place in the code: that does not help at a prompt."""
+    """Print a warning of a command as one line, without its place in the code: that does not help at a prompt."""
     del category, filename, lineno, file, line
     _print_command_message(f"warning: {message}")

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Write the file, and say what its format cannot hold.
+    """Convert a trace: write the file, and say what its format cannot hold.
 
     Raises:
         FileError: the file cannot be written, or its ending names no format.

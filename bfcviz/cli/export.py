@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Draw the picture and write it.
+    """Draw the picture of `bfcviz export` and write it.
 
     Raises:
         FileError: the picture would replace the file that it is drawn from.

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int | None:
-    """Print the limit. After Ctrl-C: what is known so far, and exit status 130.
+    """Print the smallest limit. After Ctrl-C: what is known so far, and exit status 130.
 
     Raises:
         InvalidRequest: there is no such policy or limit; the file has no requests to serve; or the policy cannot serve

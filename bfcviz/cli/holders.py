@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int | None:
-    """Print the holders, or the leaks; of several ranks first what their holders have in common."""
+    """Print the holders of memory, or the leaks; of several ranks first what their holders have in common."""
     ranks = asked_ranks(arguments, by=arguments.by, step="peak" if arguments.step is None else arguments.step)
     if ranks is None:
         _print_holders_or_leaks(open_trace(arguments.file), arguments)
@@ -115,7 +115,7 @@ def _print_holders_or_leaks(trace: Trace, arguments: argparse.Namespace) -> None
 
 
 def _print_what_grew(trace: Trace, arguments: argparse.Namespace) -> None:
-    """Print what grew up to a step."""
+    """Print the holders that grew up to a step."""
     found = what_grew(trace, arguments.since, arguments.step, by=arguments.by, pool=arguments.pool)
     if arguments.json:
         steps = {"first": found.first, "last": found.last, "by": arguments.by}

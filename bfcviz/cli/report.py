@@ -103,7 +103,7 @@ def _write_report(text: str, out: Path | None, *, force: bool, status: int | Non
 
 
 def _message_report(answer: StatedAnswer, form: str) -> str:
-    """What a text without a heap states, as `bfcviz why` tells it."""
+    """What a text without a heap states, in the words of `bfcviz why`, in place of a report."""
     if form == "json":
         return f"{json_text(answer.to_json())}\n"
     first, *rest = answer.unwrapped
@@ -118,7 +118,7 @@ def _message_report(answer: StatedAnswer, form: str) -> str:
 
 
 def rendered(report: HeapReport, form: str, ranks: RankSet | None = None) -> str:
-    """The report as text in one of `FORMATS`, or `interactive`; below the ranks, of which it is about the worst."""
+    """The text of a report in one of `FORMATS`, or `interactive`; below the ranks, of which it is about the worst."""
     if form == "json":
         return as_json(report, ranks)
     if form == "md":

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print the rows.
+    """Print the rows that answer the SQL query.
 
     Raises:
         MissingExtra: DuckDB is not installed.
@@ -86,7 +86,7 @@ def _described_sql_tables() -> list[str]:
 
 
 def _sql_json_value(value: Any) -> Any:
-    """A value as JSON has it; what JSON does not have, such as a date, as text."""
+    """A value of a row of SQL as JSON has it; what JSON does not have, such as a date, as text."""
     if isinstance(value, list):
         return [_sql_json_value(each) for each in value]
     if isinstance(value, dict):
@@ -97,7 +97,7 @@ def _sql_json_value(value: Any) -> Any:
 
 
 def row_lines(found: pa.Table, most: int) -> list[str]:
-    """The first rows as lines of aligned columns: numbers to the right, null as nothing."""
+    """The first rows that answer an SQL query, as lines of aligned columns: numbers to the right, null as nothing."""
     shown = found.slice(0, most)
     cells = [
         [name, *map(_sql_cell_text, column.to_pylist())]

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the line. Exit status 1 if no setting serves the requests; after Ctrl-C 130, with what is known so far.
+    """Print the setting to propose. Exit status 1 if none serves the requests; after Ctrl-C 130, with what is known.
 
     Raises:
         InvalidRequest: the size of the device is none; the file does not say which allocator it had, or has nothing to

@@ -47,7 +47,7 @@ class AllocatorRegistry:
         self._lock = _forks.keep(RLock())  # a factory may call the registry
 
     def register(self, name: str, priority: int, factory: AllocatorFactory) -> None:
-        """Add a factory.
+        """Add a factory of allocators to the registry.
 
         Raises:
             AllocatorError: another factory has this priority (TensorFlow would pick either), or an allocator was
@@ -69,11 +69,11 @@ class AllocatorRegistry:
 
     @property
     def names(self) -> list[str]:
-        """Names of all factories, highest priority first."""
+        """Names of all factories in the registry of allocators, highest priority first."""
         return [entry.name for entry in self._entries]
 
     def allocator(self) -> Allocator:
-        """The allocator of the factory of highest priority, the same each time.
+        """The allocator of the factory of highest priority in the registry, the same each time.
 
         Raises:
             AllocatorError: no factory is registered.
@@ -85,7 +85,7 @@ class AllocatorRegistry:
             return entry.allocator
 
     def sub_allocator(self, numa_node: int = NO_AFFINITY) -> SubAllocator:
-        """The sub-allocator of a NUMA node, the same each time; one for all nodes if no factory supports nodes.
+        """The registry's sub-allocator of a NUMA node, the same each time; one for all if no factory supports nodes.
 
         Raises:
             AllocatorError: no factory is registered.

@@ -65,7 +65,7 @@ class Stream:
             self._destroy.atexit = False  # a process that exits, or a forked one, must not call CUDA
 
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call a host function after all work submitted before; on CUDA, after the stream's work is done.
+        """Call a host function after all work submitted to the stream before; on CUDA, after the stream's work is done.
 
         Raises:
             DevicesError: the stream is closed.
@@ -81,7 +81,7 @@ class Stream:
         return self._worker.submit(after_cuda)
 
     def synchronize(self) -> None:
-        """Wait until all submitted work is done."""
+        """Wait until all work submitted to the stream is done."""
         if self._used and not self.closed:
             self._worker.submit(int).result()
         self._wait_for_cuda()
@@ -142,32 +142,32 @@ class Device(Closing):
 
     @property
     def name(self) -> str:
-        """Such as `/device:GPU:0`."""
+        """The short name of the device, such as `/device:GPU:0`."""
         return self.planned.name.short
 
     @property
     def full_name(self) -> str:
-        """Such as `/job:localhost/replica:0/task:0/device:GPU:0`."""
+        """The full name of the device, such as `/job:localhost/replica:0/task:0/device:GPU:0`."""
         return self.planned.name.full
 
     @property
     def device_type(self) -> str:
-        """`GPU` or `CPU`."""
+        """The type of the device, `GPU` or `CPU`."""
         return self.planned.name.device_type
 
     @property
     def physical(self) -> PhysicalDevice:
-        """The physical device below it."""
+        """The physical device below the device."""
         return self.planned.physical
 
     @property
     def simulated(self) -> bool:
-        """Whether the hardware is simulated."""
+        """Whether the hardware of the device is simulated."""
         return self.physical.simulated
 
     @property
     def memory_limit(self) -> int:
-        """The most bytes its heap may take."""
+        """The most bytes that the heap of the device may take."""
         return self.planned.memory_limit
 
     @property
@@ -176,7 +176,7 @@ class Device(Closing):
         return f"{self.physical.description}, {format_bytes(self.memory_limit)} for tensors"
 
     def allocator(self, attributes: AllocatorAttributes = DEFAULT) -> Allocator:
-        """The allocator for memory with these attributes; each call returns the same one.
+        """The allocator of the device for memory with these attributes; each call returns the same one.
 
         Raises:
             DevicesError: the device is closed.
@@ -194,12 +194,12 @@ class Device(Closing):
         raise NotImplementedError
 
     def synchronize(self) -> None:
-        """Wait for the work of all streams."""
+        """Wait for the work of all streams of the device."""
         for stream in self.streams.values():
             stream.synchronize()
 
     def close(self) -> None:
-        """Finish all work and release all memory, including memory in use."""
+        """Finish all work of the device and release all memory, including memory in use."""
         if not self.closed:
             self.closed = True
             self.release()
@@ -230,7 +230,7 @@ class CPUDevice(Device):
         self.thread_pool = ThreadPoolExecutor(thread_name_prefix=f"bfcviz-cpu{self.parsed_name.index}")
 
     def choose(self, attributes: AllocatorAttributes) -> Allocator:  # noqa: ARG002  one heap serves all requests
-        """Ordinary memory for all attributes."""
+        """The CPU's ordinary memory for all attributes."""
         return self.host.allocator
 
     def trace(self) -> Trace:
@@ -238,7 +238,7 @@ class CPUDevice(Device):
         return self.host.trace()
 
     def release(self) -> None:
-        """Stop the threads after their work is done."""
+        """Stop the threads of the CPU after their work is done."""
         self.thread_pool.shutdown()
 
 
@@ -263,7 +263,7 @@ class GPUCompatibleCPUDevice(CPUDevice):
         return self.host.pinned
 
     def choose(self, attributes: AllocatorAttributes) -> Allocator:
-        """The transfer pool if a GPU must reach the memory; otherwise ordinary memory."""
+        """The CPU's transfer pool if a GPU must reach the memory; otherwise ordinary memory."""
         compatible = attributes.gpu_compatible or self.force_gpu_compatible
         return self.host.transfer_pool.heap if compatible else self.host.allocator
 
@@ -314,7 +314,7 @@ class GPUDevice(Device):
 
     @property
     def heap(self) -> BFCAllocator:
-        """The heap in device memory."""
+        """The heap in the memory of the GPU."""
         return self._session_heap.heap
 
     @property
@@ -323,18 +323,18 @@ class GPUDevice(Device):
         return self.streams["compute"]
 
     def choose(self, attributes: AllocatorAttributes) -> Allocator:
-        """The device's heap; with `on_host` host memory, from the transfer pool if `gpu_compatible`."""
+        """The GPU's heap; with `on_host` host memory, from the transfer pool if `gpu_compatible`."""
         if not attributes.on_host:
             return self.heap
         compatible = attributes.gpu_compatible or self.force_gpu_compatible
         return self.host.transfer_pool.heap if compatible else self.host.allocator
 
     def trace(self) -> Trace:
-        """The events of its heap so far; the first ones are marks of the session's set-up."""
+        """The events of the GPU's heap so far; the first ones are marks of the session's set-up."""
         return self._session_heap.trace()
 
     def release(self) -> None:
-        """Close the streams, then release the memory."""
+        """Close the streams of the GPU, then release the memory."""
         try:
             for stream in self.streams.values():
                 stream.close()
@@ -433,13 +433,13 @@ class GPUDeviceFactory(DeviceFactory):
 
 
 class FactoryRegistry:
-    """Factories by device type."""
+    """Factories of devices by device type."""
 
     def __init__(self) -> None:
         self._factories: dict[str, tuple[int, DeviceFactory]] = {}
 
     def register(self, factory: DeviceFactory, priority: int = 50) -> None:
-        """Add a factory. It replaces one of lower priority; one of higher priority stays in use.
+        """Add a factory of devices. It replaces one of lower priority; one of higher priority stays in use.
 
         Raises:
             DevicesError: a factory of the same type and priority is registered.
@@ -455,7 +455,7 @@ class FactoryRegistry:
             self._factories[kind] = (priority, factory)
 
     def get(self, device_type: str) -> DeviceFactory:
-        """The factory in use for a type.
+        """The factory of devices in use for a type.
 
         Raises:
             DevicesError: no factory is registered for it.
@@ -468,17 +468,17 @@ class FactoryRegistry:
         return self._factories[device_type][1]
 
     def priority(self, device_type: str) -> int:
-        """The priority of the factory in use for a type; raises as `get` does."""
+        """The priority of the factory of devices in use for a type; raises as `get` does."""
         self.get(device_type)
         return self._factories[device_type][0]
 
     @property
     def device_types(self) -> list[str]:
-        """The types in creation order: the CPU first, then by priority."""
+        """The types of devices in creation order: the CPU first, then by priority."""
         return sorted(self._factories, key=lambda kind: (kind != "CPU", -self._factories[kind][0]))
 
     def copy(self) -> "FactoryRegistry":
-        """Copy the registry."""
+        """Copy the registry of factories of devices."""
         made = FactoryRegistry()
         made._factories = dict(self._factories)
         return made
@@ -563,7 +563,7 @@ class DeviceManager(Closing):
 
     @property
     def devices(self) -> list[Device]:
-        """All of them, the CPU first."""
+        """All devices of a session, the CPU first."""
         return list(self._devices.values())
 
     def list_devices(self, device_type: str | None = None) -> list[Device]:
@@ -571,7 +571,7 @@ class DeviceManager(Closing):
         return [each for each in self._devices.values() if device_type in (None, each.device_type)]
 
     def list_names(self) -> list[str]:
-        """Their short names."""
+        """The short names of all devices of a session."""
         return [each.name for each in self._devices.values()]
 
     def device(self, name: str) -> Device:

@@ -19,12 +19,12 @@ class DeviceName:
 
     @property
     def short(self) -> str:
-        """Such as `/device:GPU:0`."""
+        """The short name of a device, such as `/device:GPU:0`."""
         return f"/device:{self.device_type}:{self.index}"
 
     @property
     def full(self) -> str:
-        """The task's name followed by the short name."""
+        """The full name of a device: the task's name followed by the short name."""
         return f"{TASK}{self.short}"
 
     @property

@@ -104,7 +104,7 @@ def _limit_by_environment(limit: Limit, available: int, text: str) -> Limit:
 
 
 def _limit_less_reserved(limit: Limit, available: int, mib: int, name: str) -> Limit:
-    """Keep MiB back as TensorFlow does: subtract them from all free memory and replace any earlier limit."""
+    """Keep MiB back in the plan as TensorFlow does: of all free memory, in place of any earlier limit."""
     kept = mib * MiB
     if kept > available:
         words = f"{name} is {mib} MiB, more than the {format_bytes(available)} free: it is ignored."
@@ -132,7 +132,7 @@ class PlannedDevice:
 
 
 def plan_cpus(state: State) -> list[PlannedDevice]:
-    """Plan the CPU, or its logical CPUs.
+    """Plan the CPU device, or its logical CPUs.
 
     Raises:
         SettingError: the CPU is not visible.
@@ -152,7 +152,7 @@ def plan_cpus(state: State) -> list[PlannedDevice]:
 
 
 def plan_gpus(state: State) -> list[PlannedDevice]:
-    """Plan the GPUs, in the order of their names.
+    """Plan the GPU devices, in the order of their names.
 
     Raises:
         SettingError: the settings contradict each other or the machine.
@@ -182,7 +182,7 @@ def plan_gpus(state: State) -> list[PlannedDevice]:
 
 
 def pool_limit(state: State) -> int:
-    """Limit of the transfer pool in bytes: from the option, else the environment, else TensorFlow's default."""
+    """Limit of the planned transfer pool in bytes: from the option, else the environment, else TensorFlow's default."""
     text = state.environment.get(POOL_LIMIT, "")
     by_environment = int(text) * MiB if re.fullmatch(r"[0-9]{1,12}", text) else 0
     return state.options.gpu_host_mem_limit_in_mb * MiB or by_environment or HOST_LIMIT
@@ -199,7 +199,7 @@ def _visible_gpus_in_order(state: State) -> list[PhysicalDevice]:
 
 
 def _logical_device_limits(state: State, gpu: PhysicalDevice) -> Iterator[Limit]:
-    """One limit for each logical device of a GPU."""
+    """One limit in the plan for each logical device of a GPU."""
     configured = state.logical.get(gpu, ())
     if not configured:
         yield single_device_limit(gpu, state.options, state.environment)
@@ -222,7 +222,7 @@ def _crowded_gpu_warning(gpu: PhysicalDevice, state: State) -> Iterator[str]:
 
 
 class _GrowthDecision(NamedTuple):
-    """Whether heaps grow, the reasons, and the settings without effect."""
+    """Whether heaps in the plan grow, the reasons, and the settings without effect."""
 
     on: bool
     because: tuple[str, ...] = ()

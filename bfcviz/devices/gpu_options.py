@@ -14,7 +14,7 @@ from bfcviz.units import MiB, format_bytes
 
 @dataclass(frozen=True)
 class LogicalDeviceConfiguration:
-    """One logical device of a physical one.
+    """A setting: the memory of one logical device of a GPU, or that a logical CPU exists.
 
     Attributes:
         memory_limit: its memory in MiB, as in TensorFlow; required for a GPU, forbidden for the CPU.
@@ -32,7 +32,7 @@ class LogicalDeviceConfiguration:
 
     @property
     def limit_bytes(self) -> int:
-        """The limit in bytes; 0 = no limit."""
+        """The memory that a logical device is set to, in bytes; 0 = no limit."""
         return 0 if self.memory_limit is None else int(self.memory_limit) * MiB
 
 
@@ -100,7 +100,7 @@ class GPUOptions:
 
     @property
     def unified(self) -> bool:
-        """Whether the heaps may exceed the GPU's memory."""
+        """Whether the GPU options let the heaps exceed the GPU's memory."""
         return self.use_unified_memory or self.per_process_gpu_memory_fraction > 1.0
 
 
@@ -133,7 +133,7 @@ def check_setting_flag(name: str, value: object) -> None:
 
 
 def check_logical(device: PhysicalDevice, each: LogicalDeviceConfiguration) -> None:
-    """Raise SettingError if a device cannot have this logical device."""
+    """Raise SettingError if a device cannot have this setting of a logical device."""
     if not isinstance(each, LogicalDeviceConfiguration):
         raise SettingError(
             f"{each!r} is not a configuration; give LogicalDeviceConfiguration(memory_limit=MiB)"
@@ -150,7 +150,7 @@ def check_logical(device: PhysicalDevice, each: LogicalDeviceConfiguration) -> N
 
 
 def check_fraction(options: GPUOptions, configured: Sequence[LogicalDeviceConfiguration]) -> None:
-    """Raise SettingError if both a fraction and logical devices are set."""
+    """Raise SettingError if both the GPU option of a fraction and logical devices are set."""
     if configured and options.per_process_gpu_memory_fraction > 0:
         raise SettingError(
             "per_process_gpu_memory_fraction cannot be set together with logical devices on a GPU: give each "
@@ -184,7 +184,7 @@ Logical = tuple[LogicalDeviceConfiguration, ...]
 
 @dataclass(frozen=True)
 class State:
-    """All settings."""
+    """All memory settings at one moment, the GPU options among them."""
 
     physical: tuple[PhysicalDevice, ...]  # all devices, the CPU first
     visible: tuple[PhysicalDevice, ...]  # the devices to use, in no particular order
@@ -197,5 +197,5 @@ class State:
     notes: tuple[str, ...] = ()  # the origin of the settings, in words
 
     def of_type(self, device_type: str) -> list[PhysicalDevice]:
-        """The visible devices of a type, in the machine's order."""
+        """The visible devices of a type in the settings, in the machine's order."""
         return [each for each in self.physical if each.device_type == device_type and each in self.visible]

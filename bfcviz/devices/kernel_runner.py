@@ -57,7 +57,7 @@ class KernelRunner:
         return self._scope + name
 
     def new(self, shape: Shape, name: str) -> Tensor:
-        """Create a tensor. If memory runs out, free what the release policy allows and retry once."""
+        """Create a tensor for a kernel. If memory runs out, free what the release policy allows and retry once."""
         try:
             return Tensor(self.allocator, self.dtype, shape, kernel=self.named(name))
         except OutOfMemory:
@@ -66,7 +66,7 @@ class KernelRunner:
         return Tensor(self.allocator, self.dtype, shape, kernel=self.named(name))
 
     def filled(self, shape: Shape, name: str, values: Callable[[], Any]) -> Tensor:
-        """Create a tensor with values; `values` is called only if something is computed."""
+        """Create a tensor with values for kernels; `values` is called only if something is computed."""
         made = self.new(shape, name)
         if self.xp is not None:
             made.write(values())

@@ -34,7 +34,7 @@ class Access(Protocol):
         """Write bytes at an address."""
 
     def fill(self, address: int, num_bytes: int, pattern: bytes) -> None:
-        """Write a pattern repeatedly; the last repetition is cut to fit."""
+        """Write a pattern to memory repeatedly; the last repetition is cut to fit."""
         length = min(num_bytes, _PIECE - _PIECE % len(pattern))
         piece = _repeated_pattern(pattern, 0, length)
         for at in range(0, num_bytes, max(length, 1)):
@@ -61,7 +61,7 @@ class DeviceAccess(Access):
         self.device = device
 
     def read(self, address: int, num_bytes: int) -> bytes:
-        """Copy bytes to the host. Waits for earlier work in the default stream."""
+        """Copy bytes at an address of a GPU to the host. Waits for earlier work in the default stream."""
         data = ctypes.create_string_buffer(num_bytes)
         with self.driver.on(self.device):
             self.driver.call(
@@ -70,7 +70,7 @@ class DeviceAccess(Access):
         return data.raw
 
     def write(self, address: int, data: bytes) -> None:
-        """Copy bytes to the device."""
+        """Copy bytes to an address of a GPU."""
         with self.driver.on(self.device):
             self.driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
 
@@ -112,6 +112,7 @@ class SimulatedAccess:
             done += high - low
 
     def _page(self, number: int) -> bytes:
+        """The page of simulated memory with this number."""
         return self._pages.get(number, _EMPTY)
 
 

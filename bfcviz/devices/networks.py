@@ -16,7 +16,7 @@ from bfcviz.errors import InvalidRequest
 
 
 class Value(NamedTuple):
-    """A tensor in the graph; `needs_gradient`: whether the backward pass computes its gradient."""
+    """A tensor in the graph of a network; `needs_gradient`: whether the backward pass computes its gradient."""
 
     tensor: Tensor
     key: int
@@ -29,7 +29,7 @@ class Value(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """An operation: its result's key, and key and gradient of each input that needs one."""
+    """An operation in the graph of a network: its result's key, and key and gradient of each input that needs one."""
 
     key: int
     scope: str
@@ -37,7 +37,7 @@ class _Node(NamedTuple):
 
 
 class Graph:
-    """The operations of a step, in order."""
+    """The operations of a step of a network, in order."""
 
     def __init__(self, runner: KernelRunner) -> None:
         self.runner = runner
@@ -50,7 +50,7 @@ class Graph:
         return Value(tensor, self._count, needs_gradient)
 
     def result(self, name: str, tensor: Tensor, sources: Sequence[tuple[Value, Gradient]]) -> Value:
-        """Add the result of an operation, with its inputs and their gradients."""
+        """Add the result of an operation to the graph of a network, with its inputs and their gradients."""
         inputs = [(value.key, gradient) for value, gradient in sources if value.needs_gradient]
         made = self.value(tensor, needs_gradient=bool(inputs))
         if inputs:
@@ -58,7 +58,7 @@ class Graph:
         return made
 
     def gradients(self, loss: Value) -> dict[int, Tensor]:
-        """Backward pass from a single element: gradients by key of the outside values; it empties the graph."""
+        """Backward pass of a network from one element: gradients by key of the outside values. It empties the graph."""
         runner = self.runner
         with runner.scope(GRADIENTS):
             found = {loss.key: runner.filled(loss.shape, "one", lambda: 1)}

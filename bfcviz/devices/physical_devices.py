@@ -49,7 +49,7 @@ class PhysicalDevice:
     driver: Driver | None = field(default=None, compare=False, repr=False)
 
     def available_bytes(self) -> int:
-        """Free bytes now. For a real GPU this asks CUDA, which creates a context there."""
+        """Free bytes of a physical device now. For a real GPU this asks CUDA, which creates a context there."""
         if self.driver is None:
             return self.total_bytes - self.taken_bytes
         free, _ = self.driver.memory_now(self.ordinal)
@@ -57,7 +57,7 @@ class PhysicalDevice:
 
     @property
     def details(self) -> dict[str, object]:
-        """TensorFlow's get_device_details, plus `simulated`."""
+        """TensorFlow's get_device_details of a physical device, plus `simulated`."""
         found: dict[str, object] = {"device_name": self.description, "simulated": self.simulated}
         if self.device_type == "GPU":
             found["compute_capability"] = self.compute_capability
@@ -121,7 +121,7 @@ def simulate_gpus(
 
 
 def cuda_gpus(driver: Driver | None = None) -> list[PhysicalDevice]:
-    """The GPUs that CUDA lists, in its order; empty without a driver or a device.
+    """The physical GPUs that CUDA lists, in its order; empty without a driver or a device.
 
     Args:
         driver: None = the machine's driver.
@@ -140,12 +140,12 @@ def cuda_gpus(driver: Driver | None = None) -> list[PhysicalDevice]:
 
 
 def physical_gpus(simulated: Iterable[int | str] = ()) -> list[PhysicalDevice]:
-    """CUDA's GPUs if any exist; otherwise simulated GPUs of these sizes."""
+    """The physical GPUs: CUDA's if any exist; otherwise simulated GPUs of these sizes."""
     return cuda_gpus() or simulate_gpus(simulated)
 
 
 def host_cpu() -> PhysicalDevice:
-    """The machine's CPU and the size of its memory."""
+    """The physical CPU of this machine and the size of its memory."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

@@ -25,14 +25,14 @@ from bfcviz.events.trace import Trace
 
 
 class SessionHeap(NamedTuple):
-    """A heap, and its recording if there is one."""
+    """A heap of a session, and its recording if there is one."""
 
     heap: BFCAllocator
     recording: Recording | None
     details: Mapping[str, object]
 
     def trace(self) -> Trace:
-        """The events of the heap so far.
+        """The events of a session's heap so far.
 
         Raises:
             DevicesError: the ring was too small for all events.
@@ -57,7 +57,7 @@ class SessionHeap(NamedTuple):
             )
 
     def close(self) -> None:
-        """Close the heap, then the recording."""
+        """Close the heap of a session, then its recording."""
         try:
             self.heap.close()
         finally:
@@ -91,7 +91,7 @@ class SessionHeaps:
         options: AllocatorOptions,
         details: Mapping[str, object],
     ) -> SessionHeap:
-        """Create a heap that records its events."""
+        """Create a heap of a session that records its events."""
         if self.folder is None:
             log, labels = EventLog(self.capacity), Labels()
             return SessionHeap(
@@ -141,12 +141,12 @@ class HostMemory:
 
     @property
     def pinned(self) -> bool:
-        """Whether the transfer pool is pinned."""
+        """Whether the session's transfer pool is pinned."""
         return self._gpu is not None
 
     @property
     def allocator(self) -> Allocator:
-        """The allocator of ordinary memory."""
+        """The session's allocator of ordinary memory."""
         return self.ordinary.heap if self._registry is None else self._registry.allocator()
 
     def trace(self) -> Trace:
@@ -164,13 +164,13 @@ class HostMemory:
 
     @property
     def ordinary(self) -> SessionHeap:
-        """The heap of ordinary memory."""
+        """The session's heap of ordinary memory."""
         with self._lock:
             return self._ordinary
 
     @property
     def transfer_pool(self) -> SessionHeap:
-        """The heap for transfers: pinned with a real GPU; without one its name says "not pinned"."""
+        """The session's heap for transfers: pinned with a real GPU; without one its name says "not pinned"."""
         with self._lock:
             return self._transfer_pool
 

@@ -12,7 +12,7 @@ from bfcviz.units import format_bytes
 
 
 class Step(NamedTuple):
-    """One step. `stage` is session, settings, factory, device or manager; `num_bytes` is 0 if it has no size."""
+    """One step of a session. `stage`: session, settings, factory, device or manager; `num_bytes`: 0 without a size."""
 
     time_ns: int
     stage: str
@@ -21,7 +21,7 @@ class Step(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The label of its MARK."""
+        """The label of the MARK of a session's step."""
         return f"{self.stage}: {self.words}"
 
 
@@ -34,7 +34,7 @@ class Journey:
         self._steps: list[tuple[str, str]] = []
 
     def note(self, stage: str, words: str, num_bytes: int = 0) -> None:
-        """Record one step."""
+        """Record one step of a session."""
         self._steps.append((stage, words))
         number = self.labels.intern(f"{stage}: {words}")
         thread = self.log.begin_operation(-1)
@@ -42,7 +42,7 @@ class Journey:
 
     @property
     def steps(self) -> list[Step]:
-        """All steps so far."""
+        """All steps of a session so far."""
         marks = self.log.copy(0, self.log.head)
         return [
             Step(int(mark["time"]), stage, words, int(mark["size"]))
@@ -50,7 +50,7 @@ class Journey:
         ]
 
     def trace(self) -> Trace:
-        """The steps as a trace, to view or to save next to the traces of the heaps."""
+        """The steps of a session as a trace, to view or to save next to the traces of the heaps."""
         origin = Origin(pools=(Pool("journey of a session"),))
         return Trace.from_events(self.log.copy(0, self.log.head), self.labels, origin)
 

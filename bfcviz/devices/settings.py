@@ -71,13 +71,13 @@ class Settings:
 
     @property
     def state(self) -> State:
-        """All settings now."""
+        """All memory settings now."""
         environment = os.environ if self._environment is None else self._environment
         return replace(self._state, environment=MappingProxyType(dict(environment)))
 
     @property
     def options(self) -> GPUOptions:
-        """Options of all GPUs."""
+        """The setting of the options of all GPUs."""
         return self._state.options
 
     def list_physical_devices(self, device_type: str | None = None) -> list[PhysicalDevice]:
@@ -85,7 +85,7 @@ class Settings:
         return [each for each in self._state.physical if device_type in (None, each.device_type)]
 
     def copy(self) -> "Settings":
-        """Copy the settings for another session; the copy can be changed."""
+        """Copy the memory settings for another session; the copy can be changed."""
         made = Settings((), environment=self._environment)
         made._state = self._state
         return made
@@ -93,7 +93,7 @@ class Settings:
     # -- which devices ------------------------------------------------------------------------------------------
 
     def get_visible_devices(self, device_type: str | None = None) -> list[PhysicalDevice]:
-        """The devices a session will use."""
+        """The setting of the devices that a session will use."""
         return [each for each in self._state.visible if device_type in (None, each.device_type)]
 
     def set_visible_devices(
@@ -120,7 +120,7 @@ class Settings:
     # -- how much memory ----------------------------------------------------------------------------------------
 
     def get_memory_growth(self, device: PhysicalDevice) -> bool:
-        """Whether memory growth is on for a GPU."""
+        """The setting whether memory growth is on for a GPU."""
         self._check_known(device)
         return self._state.growth.get(device, False)
 
@@ -203,7 +203,7 @@ class Settings:
     # -- the plan ----------------------------------------------------------------------------------------------
 
     def plan(self) -> list[PlannedDevice]:
-        """The devices a session would get now, the CPU first.
+        """The devices a session would get now by the settings, the CPU first.
 
         Raises:
             SettingError: the settings contradict each other.
@@ -213,7 +213,7 @@ class Settings:
         return [*plan_cpus(state), *gpus]
 
     def explain(self) -> Explanation:
-        """Say in words how much memory each device takes, when, and why; a paragraph each. Raises as `plan` does.
+        """Say in words how much memory each device takes by the settings, when, and why. Raises as `plan` does.
 
         For real GPUs this asks the driver for free memory.
         """

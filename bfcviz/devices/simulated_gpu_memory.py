@@ -17,7 +17,7 @@ _NORESERVE: Final = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "li
 
 
 class SimulatedMemory:
-    """A private address range, backed by memory of this machine or by nothing; grants regions to all logical devices.
+    """The memory of a simulated GPU: addresses, backed by memory of this machine or by nothing; grants regions.
 
     ::
 
@@ -49,11 +49,11 @@ class SimulatedMemory:
 
     @property
     def spilled(self) -> int:
-        """Granted bytes beyond the capacity; on a real GPU, unified memory keeps them on the host."""
+        """Bytes of a simulated GPU beyond its capacity; on a real GPU, unified memory keeps them on the host."""
         return max(0, self.used - self.capacity)
 
     def take(self, num_bytes: int, alignment: int, *, unified: bool) -> int:
-        """Grant a region: its address, or 0 if there is no room."""
+        """Grant a region of a simulated GPU: its address, or 0 if there is no room."""
         with self._lock:
             if not unified and num_bytes > self.capacity - self.used:
                 return 0
@@ -64,7 +64,7 @@ class SimulatedMemory:
             return where
 
     def give_back(self, where: int) -> None:
-        """Take a region back; its contents are dropped and its pages take no memory."""
+        """Take a region of a simulated GPU back; its contents are dropped and its pages take no memory."""
         with self._lock:
             num_bytes = self._granted.pop(where)
             self.used -= num_bytes
@@ -73,7 +73,7 @@ class SimulatedMemory:
                 self._pages.madvise(mmap.MADV_DONTNEED, where - self._start, pages)
 
     def _gap(self, num_bytes: int, alignment: int) -> int:
-        """The lowest address with that many free bytes after it; 0 = none."""
+        """The lowest address of a simulated GPU with that many free bytes after it; 0 = none."""
         start = self._begin()
         at = start
         for begin in sorted(self._granted):
@@ -85,7 +85,7 @@ class SimulatedMemory:
         return at if start + self._reserve - at >= num_bytes else 0
 
     def _begin(self) -> int:
-        """Start of the address range; the first call reserves it."""
+        """Start of the address range of a simulated GPU; the first call reserves it."""
         if self._start == 0:
             self._pages = _reserve_simulated_memory(self._reserve)
             self._start = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
@@ -119,14 +119,14 @@ class SimulatedGpuSubAllocator(PythonSubAllocator):
 
     @property
     def place(self) -> str:
-        """Where its bytes are: `host` or `nowhere`."""
+        """Where the bytes of a simulated GPU are: `host` or `nowhere`."""
         return "host" if self.memory.readable else "nowhere"
 
     def allocate(self, alignment: int, num_bytes: int) -> tuple[int, int] | None:
-        """Grant a region; None if the GPU is full."""
+        """Grant a region of a simulated GPU; None if it is full."""
         where = self.memory.take(num_bytes, alignment, unified=self.unified)
         return (where, num_bytes) if where else None
 
     def free(self, address: int, num_bytes: int) -> None:  # noqa: ARG002  the memory knows the size
-        """Take a region back."""
+        """Take a region of a simulated GPU back."""
         self.memory.give_back(address)

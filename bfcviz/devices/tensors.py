@@ -30,7 +30,7 @@ ALIGNMENT: Final = 64  # alignment of tensors in TensorFlow, in bytes (kAllocato
 
 
 class TensorBuffer:
-    """One allocation, and the elements constructed in it.
+    """The allocation of a tensor, and the elements constructed in it.
 
     Python's reference counting frees it, in the thread that drops the last reference.
 
@@ -80,12 +80,12 @@ class TensorBuffer:
 
     @property
     def nbytes(self) -> int:
-        """Requested bytes of its elements."""
+        """Requested bytes of the elements of a tensor."""
         return self.count * self.element.itemsize
 
     @property
     def references(self) -> int:
-        """How many tensors and arrays share it."""
+        """How many tensors and arrays share the buffer."""
         return len(self.holders)
 
     @property
@@ -97,7 +97,7 @@ class TensorBuffer:
         return self._operations
 
     def has_memory(self) -> bool:
-        """Whether the memory is still allocated; a closed heap has freed it."""
+        """Whether the memory of the tensor is still allocated; a closed heap has freed it."""
         if self.address == 0 or not self.allocator.tracks_allocation_sizes():
             return self.address != 0
         try:
@@ -107,7 +107,7 @@ class TensorBuffer:
         return True
 
     def expect_memory(self) -> None:
-        """Raise AllocatorError if its heap is closed."""
+        """Raise AllocatorError if the heap of the tensor is closed."""
         if self.count and not self.has_memory():
             raise AllocatorError(
                 f"a tensor at {self.address:#x} has no memory: {self.allocator.name} was closed or has freed it; keep "
@@ -115,7 +115,7 @@ class TensorBuffer:
             )
 
     def _construct(self, operations: ElementOperations) -> None:
-        """Run all constructors. If one fails, destroy the constructed elements and free the memory."""
+        """Run all constructors of elements. If one fails, destroy the constructed elements and free the memory."""
         done = 0
         try:
             for place in self._elements():
@@ -144,7 +144,7 @@ class TensorBuffer:
 
 
 class Reference:
-    """One counted reference to a buffer."""
+    """One counted reference to a tensor's buffer."""
 
     __slots__ = ("buffer",)
 
@@ -180,7 +180,7 @@ class TensorValues:
 
     @property
     def buffer(self) -> TensorBuffer:
-        """Its memory; the tensor keeps a reference."""
+        """The memory of a tensor; the tensor keeps a reference."""
         return self._reference.buffer
 
     @property
@@ -190,12 +190,12 @@ class TensorValues:
 
     @property
     def place(self) -> MemoryPlace:
-        """Where its memory is."""
+        """Where the memory of a tensor is."""
         return self.buffer.place
 
     @property
     def address(self) -> int:
-        """Address of its first element; 0 without memory."""
+        """Address of the first element of a tensor; 0 without memory."""
         return self.buffer.address + self._offset if self.buffer.address else 0
 
     @property
@@ -211,7 +211,7 @@ class TensorValues:
     # -- values -------------------------------------------------------------------------------------------------
 
     def array(self) -> Any:
-        """A NumPy or CuPy array over this memory, by its place. The array keeps the memory.
+        """A NumPy or CuPy array over the memory of a tensor, by its place. The array keeps the memory.
 
         Raises:
             InvalidRequest: no memory backs the addresses, or the array library has no such elements.
@@ -232,7 +232,7 @@ class TensorValues:
         return numpy_array(*where) if self.place.kind == "host" else cupy_array(*where, self.place.device)
 
     def numpy(self) -> NDArray[Any]:
-        """A NumPy array over this memory; writes go to the heap.
+        """A NumPy array over the memory of a tensor; writes go to the heap.
 
         Raises:
             InvalidRequest: the memory is not host memory.
@@ -262,7 +262,7 @@ class TensorValues:
         return cast("list[Any]", self.array().reshape(-1).tolist())
 
     def write(self, values: Any) -> None:
-        """Write values of the same shape, or of a shape that broadcasts to it."""
+        """Write values to a tensor, of the same shape, or of a shape that broadcasts to it."""
         if self.dtype.operations is None:
             with self.place.active():
                 self.array()[...] = values if self.place.kind == "host" else load_cupy().asarray(values)
@@ -329,7 +329,7 @@ MAX_DIMENSIONS: Final = 32  # most dimensions; every NumPy version supports as m
 
 
 def checked_shape(shape: Any, itemsize: int = 1) -> tuple[int, ...]:
-    """Check a shape and return it as a tuple.
+    """Check the shape of a tensor and return it as a tuple.
 
     Args:
         shape: sizes of the dimensions, or one size; () is a single element.
@@ -366,7 +366,7 @@ def _checked_shape_dimension(size: Any, shape: tuple[Any, ...]) -> int:
 
 
 def resolve_shape(shape: Any, count: int) -> tuple[int, ...]:
-    """Check a shape for `count` elements; one size may be -1 and is computed.
+    """Check a shape of a tensor for `count` elements; one size may be -1 and is computed.
 
     Raises:
         InvalidRequest: the shape has another number of elements.
@@ -487,12 +487,12 @@ class Tensor(TensorValues):
         return self._view(self.dtype, self.shape[1:], place % self.shape[0] * row)
 
     def reshape(self, *shape: Any) -> "Tensor":
-        """A view in another shape; one size may be -1."""
+        """A view of a tensor in another shape; one size may be -1."""
         given = shape[0] if len(shape) == 1 else shape
         return self._view(self.dtype, resolve_shape(given, self.size), 0)
 
     def view(self, dtype: DTypeLike) -> "Tensor":
-        """A view of the same bytes as another dtype; its size must divide the rows of the last dimension."""
+        """A view of a tensor's bytes as another dtype; its size must divide the rows of the last dimension."""
         element = element_type(dtype)
         if element.operations is not None or self.dtype.operations is not None:
             raise InvalidRequest(

@@ -33,7 +33,7 @@ from bfcviz.devices.tensors import Tensor
 
 
 class Optimizer(Protocol):
-    """Updates weights from their gradients."""
+    """Updates weights of a training from their gradients."""
 
     slots: dict[str, tuple[Tensor, ...]]
 
@@ -188,14 +188,14 @@ class Training:
                 self.runner.release.end_step()
 
     def forward(self, graph: Graph) -> tuple[dict[str, Value], Value]:
-        """The weights as values of the graph, and the loss of this step's batch."""
+        """The weights of a training as values of the graph, and the loss of this step's batch."""
         values = {name: graph.value(weight, needs_gradient=True) for name, weight in self.weights.items()}
         x, targets = self._batch()
         logits = self.network.logits(graph, values, graph.value(x))
         return values, cross_entropy(graph, logits, graph.value(targets))
 
     def finish(self) -> None:
-        """Wait for the device, so that all unused memory is free."""
+        """Wait for the device, so that all unused memory of the training is free."""
         self.runner.release.make_room()
 
     def _batch(self) -> tuple[Tensor, Tensor]:
@@ -214,14 +214,14 @@ class Training:
 
 
 def _initial_weights(chance: np.random.Generator, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Initial weights, scaled to keep a layer's result as large as its input; biases are 0."""
+    """Initial weights of a training, scaled to keep a layer's result as large as its input; biases are 0."""
     if len(shape) == 1:
         return np.zeros(shape)
     return chance.normal(0, (2 / np.prod(shape[:-1])) ** 0.5, shape)
 
 
 def _training_examples(chance: np.random.Generator, network: Network) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Examples around a different centre for each class, and a one-hot row per example."""
+    """Examples for a training around a different centre for each class, and a one-hot row per example."""
     classes = chance.integers(0, network.classes, network.batch)
     examples = chance.normal(size=(network.batch, int(np.prod(network.input_shape)) // network.batch))
     centres = np.random.default_rng(7).normal(size=(network.classes, examples.shape[1]))

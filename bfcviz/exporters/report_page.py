@@ -106,7 +106,7 @@ _BARS: Final = {
 
 
 class LivePart(NamedTuple):
-    """What the page of a report has besides, if it has a script: HTML below the verdict, rules of style, scripts."""
+    """What the page of a report has besides, if it has a script: HTML below the verdict, style, policy, scripts."""
 
     body: str = ""
     style: str = ""

@@ -57,6 +57,7 @@ def as_tensorflow(text: str) -> str:
 
 
 def _onnx_prefix_as_tensorflow(found: re.Match[str]) -> str:
+    """The prefix of a line of ONNX Runtime's log as TensorFlow writes it."""
     clock = found["clock"].ljust(15, "0")
     return f"{found['date']} {clock}: I {SOURCE}:{found['line']}] "
 

@@ -72,7 +72,7 @@ _NAMES: Final = {
 
 
 class RmmRequest(NamedTuple):
-    """One line in RMM's format. Bytes and nanoseconds; `pointer` is 0 for a null pointer, -1 where unknown.
+    """One line in RMM's format of a log of requests. Bytes and nanoseconds; `pointer` is 0 for null, -1 where unknown.
 
     Attributes:
         is_clock: whether `time` is a time of day, which restarts at midnight.
@@ -93,25 +93,25 @@ class RmmRequest(NamedTuple):
 
 
 class RmmLogFormat:
-    """The columns of RMM's log by its last header: parses lines of a file, or of a process at work."""
+    """The columns of RMM's format by the last header: parses lines of a file, or of a process at work."""
 
     def __init__(self) -> None:
         self._columns = self._columns_of(CURRENT_HEADER)
 
     @property
     def has_pointers(self) -> bool:
-        """Whether the lines name the addresses."""
+        """Whether the lines in RMM's format name the addresses."""
         return "pointer" in self._columns
 
     def take_header(self, line: str) -> bool:
-        """Whether the line is a header; if so, the next lines are read by it."""
+        """Whether the line is a header of RMM's format; if so, the next lines are read by it."""
         if _HEADERS.match(line) is None:
             return False
         self._columns = self._columns_of(line)
         return True
 
     def parse(self, line: str) -> RmmRequest:
-        """The request in a line.
+        """The request in a line of RMM's format.
 
         Raises:
             ValueError: it holds none.
@@ -157,7 +157,7 @@ class RmmDayCount:
         self._midnights = 0
 
     def time(self, time_of_day: int) -> int:
-        """Nanoseconds since the first midnight. A time more than half a day back is of the next day."""
+        """Nanoseconds since the first midnight. A time of RMM's more than half a day back is of the next day."""
         if time_of_day < self._last - _DAY_NS // 2:
             self._midnights += 1
         self._last = time_of_day
@@ -165,7 +165,7 @@ class RmmDayCount:
 
 
 def _time_in_rmm_format(text: str) -> int:
-    """Nanoseconds: of the day, from `16:53:04.281065` or `16:53:04:281065`; or from seconds, `1582062034.281065`."""
+    """Nanoseconds of RMM's time, `16:53:04.281065` or `16:53:04:281065`, or of its seconds, `1582062034.281065`."""
     if ":" not in text:
         return _seconds_in_rmm_format(text)
     hours, minutes, rest = text.split(":", 2)
@@ -188,7 +188,7 @@ def _seconds_in_rmm_format(text: str) -> int:
 
 
 def _pointer_in_rmm_format(text: str) -> int:
-    """A pointer or stream: `0x7f00`, `7f00`, `32512`, `(nil)`."""
+    """A pointer or stream in RMM's format: `0x7f00`, `7f00`, `32512`, `(nil)`."""
     if text.lower() in ("(nil)", "nil", "null", "nullptr"):
         return 0
     match = _HEXADECIMAL.fullmatch(text)

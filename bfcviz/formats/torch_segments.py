@@ -34,20 +34,20 @@ class SegmentReports(Protocol):
     def allocate(  # noqa: PLR0913, PLR0917  what a ledger records of a block
         self, address: int, size: int, requested: int, label: int, stream: int, time: int | None
     ) -> None:
-        """Memory [address, address + size) came into use."""
+        """Memory [address, address + size) of PyTorch came into use."""
 
     def free(self, address: int, time: int | None) -> None:
-        """The memory at an address was freed."""
+        """PyTorch freed the memory at an address."""
 
     def grant(self, address: int, size: int, *, join: bool, time: int | None) -> None:
-        """The allocator got memory; `join`: it extends the grant that ends there."""
+        """PyTorch's allocator got memory; `join`: it extends the grant that ends there."""
 
     def release(self, address: int, time: int | None) -> None:
-        """The grant at an address was released."""
+        """PyTorch released the grant at an address."""
 
 
 class SegmentSpans:
-    """A set of addresses, as disjoint half-open spans that ascend."""
+    """A set of addresses in PyTorch's segments, as disjoint half-open spans that ascend."""
 
     def __init__(self, spans: Iterable[tuple[int, int]] = ()) -> None:
         self._spans = list(spans)
@@ -97,20 +97,20 @@ class Segments:
 
     @property
     def unmapped(self) -> int:
-        """Unmapped bytes of all grants."""
+        """Unmapped bytes of all grants, which are PyTorch's segments."""
         return self._holes.total
 
     def allocate(  # noqa: PLR0913, PLR0917  what a ledger records of a block
         self, address: int, size: int, requested: int, label: int, stream: int, time: int | None
     ) -> None:
-        """A block came into use."""
+        """A block of PyTorch's segments came into use."""
         requested = min(requested, size)
         self._used[address] = size, requested, label, stream
         self._holes.discard(address, address + size)  # a block is mapped, even without an entry about it
         self._heap.allocate(address, size, requested, label, stream, time)
 
     def free(self, address: int, time: int | None = None) -> None:
-        """A block was freed."""
+        """A block of PyTorch's segments was freed."""
         self._used.pop(address, None)
         self._heap.free(address, time)
 
@@ -151,7 +151,7 @@ class Segments:
         time: int | None = None,
         relabel: bool = False,
     ) -> int:
-        """Change it to a known state; returns how many blocks and segments differed.
+        """Change the segments to a known state; returns how many blocks and segments differed.
 
         Args:
             segments: the state, with blocks.
@@ -217,7 +217,7 @@ class Segments:
         label_of: Callable[[Row], int],
         stream_of: Callable[[int], int],
     ) -> bool:
-        """Whether a block known before is another than the one of the state; a state tells no metadata of blocks."""
+        """Whether a block of a segment is another than that of the state, which tells no metadata of blocks."""
         row = with_frames(block)
         label = label_of(row) if row.get("frames") else known[2]
         return known[2:] != (label, stream_of(segment.get("stream", 0)))
@@ -236,7 +236,7 @@ class Segments:
         return SegmentSpans(found)
 
     def _grants_in(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The grants that overlap [start, stop)."""
+        """The grants of segments that overlap [start, stop)."""
         first = max(bisect_right(self._starts, start) - 1, 0)
         found = [(at, self._granted[at]) for at in self._starts[first : bisect_left(self._starts, stop)]]
         return [(low, high) for low, high in found if high > start]
@@ -257,12 +257,12 @@ class Segments:
 
 
 def bytes_in_use(segments: Sequence[Row]) -> int:
-    """Bytes of all blocks in use, including those that wait for another stream."""
+    """Bytes of all blocks of segments in use, including those that wait for another stream."""
     return sum(int(block["size"]) for segment in segments for _, block in blocks_in_use(segment))
 
 
 def blocks_in_use(segment: Row) -> Iterator[tuple[int, Row]]:
-    """The address of each block in use, and the block; old versions do not tell addresses."""
+    """The address of each block of segments in use, and the block; old versions do not tell addresses."""
     at = segment["address"]
     for block in segment["blocks"]:
         if STATES.get(block["state"], True):
@@ -271,12 +271,12 @@ def blocks_in_use(segment: Row) -> Iterator[tuple[int, Row]]:
 
 
 def block_sizes(block: Row) -> tuple[int, int]:
-    """Bytes of a block, and bytes requested."""
+    """Bytes of a block of a segment, and bytes requested."""
     return block["size"], min(block.get("requested_size", block["size"]), block["size"])
 
 
 def with_frames(block: Row) -> Row:
-    """The part of a block that has the frames of its allocation; versions of PyTorch differ."""
+    """The part of a block of a segment that has the frames of its allocation; versions of PyTorch differ."""
     history = block.get("history")
     return block if "frames" in block or not history else history[0]
 
@@ -433,6 +433,7 @@ class SegmentRewind:
             self.released.setdefault(piece.ends, []).append(piece)
 
     def _put(self, piece: SegmentPiece) -> None:
+        """Put a piece into the mapped memory of the segments."""
         if piece.start not in self._mapped:
             insort(self._starts, piece.start)
         self._mapped[piece.start] = piece
@@ -455,7 +456,7 @@ class SegmentRewind:
         return found
 
     def _find_sizes(self, rules: Rules) -> None:
-        """Find the sizes of the blocks that were freed: they reach to the next one, unless PyTorch would have split."""
+        """Find the sizes of blocks that were freed: each reaches to the next one, unless PyTorch would have split."""
         starts = sorted(self.blocks)
         begins = [span.start for span in self.spans]
         for place, address in enumerate(starts):

@@ -44,7 +44,7 @@ _OTHERS: Final = {
 
 
 class ClientSettings(NamedTuple):
-    """The heap that JAX creates.
+    """The memory settings of the heap that JAX creates.
 
     Attributes:
         fraction: share of the device's memory; above 1 only where `unified`.

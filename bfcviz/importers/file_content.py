@@ -22,7 +22,7 @@ _PACKED_PIECE = 1 << 14
 
 
 class Content(NamedTuple):
-    """`data` is what could be read; `cut` says why the end is missing, None if nothing is missing."""
+    """The content of a file: `data` is what could be read; `cut` says why the end is missing, None if it is not."""
 
     data: bytes
     cut: str | None
@@ -39,7 +39,7 @@ def read_head(path: Path, size: int = 1 << 16) -> bytes:
 
 
 def read_content(path: Path, unpacked: Cap = UNPACKED) -> Content:
-    """All bytes of the file, unpacked if it is gzip, to no more than `unpacked` allows for its size.
+    """All bytes of a file, unpacked if it is gzip, to no more than `unpacked` allows for its size.
 
     Raises:
         FileError: as `ContentPieces`; or there are more than `MAX_BYTES`.

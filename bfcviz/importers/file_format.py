@@ -115,7 +115,7 @@ def _is_xspace(head: bytes) -> bool:
 
 
 def _is_of_plane(field: Field) -> bool:
-    """1 id, 2 name, 3 lines, 4 event_metadata, 5 stat_metadata, 6 stats; higher numbers: fields of later versions."""
+    """Whether a field is of a plane: 1 id, 2 name, 3 lines, 4 and 5 metadata, 6 stats; higher: of later versions."""
     return field.number > 6 or field.wire == (VARINT if field.number == 1 else LENGTH) or field.number == 0
 
 
@@ -144,7 +144,7 @@ def _is_name_field(head: bytes, field: Field) -> bool:
 
 
 def _first_message(head: bytes) -> tuple[Field | None, list[Field]]:
-    """The first field of a Protocol Buffers message, and the first 8 fields in it; (None, []) for other data."""
+    """The first field of a file in Protocol Buffers format, and the first 8 fields in it; (None, []) for other data."""
     if _is_text(head):
         return None, []
     wire = Wire("", head)
@@ -175,7 +175,7 @@ def _is_chrome_trace(head: bytes) -> bool:
 
 
 def _json_text(head: bytes) -> str | None:
-    """The beginning of a JSON file; None for other data."""
+    """The beginning of a file in JSON format; None for other data."""
     text = head[: len(head) // 2 * 2].decode(json_encoding(head), "replace")
     return text if text.lstrip()[:1] in ("{", "[") else None
 

@@ -15,7 +15,7 @@ _FIXED = {FIXED64: 8, FIXED32: 4}
 
 
 class Field(NamedTuple):
-    """One field: its payload is `data[start:stop]`; `missing` bytes of it are beyond the end of the file."""
+    """One field of Protocol Buffers: its payload is `data[start:stop]`; `missing` bytes are beyond the file."""
 
     number: int  # 0: the file ends inside the tag itself
     wire: int
@@ -25,7 +25,7 @@ class Field(NamedTuple):
 
 
 class Wire:
-    """Iterates over the fields in the unpacked bytes of one file; `kind` is what errors call it.
+    """Iterates over the fields of Protocol Buffers in the unpacked bytes of one file; `kind` is what errors call it.
 
     `limits`: by default those of an uncompressed file.
     """
@@ -98,7 +98,7 @@ class Wire:
         return Field(number, wire, start, start + size - missing, missing)
 
     def numbers(self, field: Field) -> list[int]:
-        """The values of a field of unsigned numbers: one, or a packed list of them.
+        """The values of a Protocol Buffers field of unsigned numbers: one, or a packed list of them.
 
         Raises:
             FileError: it is of another type, or ends inside a number.
@@ -118,7 +118,7 @@ class Wire:
         return self._varint(field.start, field.stop)[0] & (1 << 64) - 1
 
     def _varint(self, at: int, stop: int) -> tuple[int, int]:
-        """The number at `at` and the position after it; position 0 if the file ends inside it."""
+        """The VARINT number at `at` and the position after it; position 0 if the file ends inside it."""
         value = 0
         for place in range(at, min(at + 10, stop)):
             byte = self.data[place]
@@ -130,5 +130,5 @@ class Wire:
         return 0, 0
 
     def corrupt(self, at: int, cause: str) -> FileError:
-        """The error for a corrupt file."""
+        """The error for a corrupt file of Protocol Buffers."""
         return FileError(self.path, f"byte {at}", f"corrupt {self.kind}: {cause}")

@@ -78,7 +78,7 @@ def read_vma(path: Path) -> Trace:
 
 @dataclass(frozen=True)
 class _VmaHeap:
-    """The blocks of one memory type or custom pool: the size of each, and the pieces that tile it."""
+    """The blocks of one memory type or custom pool of a VMA dump: the size of each, and the pieces that tile it."""
 
     pool: Pool
     memory_type: str
@@ -86,14 +86,14 @@ class _VmaHeap:
 
     @property
     def totals(self) -> dict[str, int]:
-        """What the dump counts, in its words."""
+        """What a VMA dump counts, in its words."""
         pieces = [piece for _, pieces in self.blocks for piece in pieces]
         sizes = [size for _, size, _, in_use in pieces if in_use]
         numbers = (len(self.blocks), sum(size for size, _ in self.blocks), len(sizes), sum(sizes))
         return dict(zip(_TOTALS, (*numbers, len(pieces) - len(sizes)), strict=True))
 
     def events(self) -> Events:
-        """The events that build this state."""
+        """The events that build the state of a VMA dump."""
         regions, rows = [], []
         start = _FIRST_ADDRESS
         for size, pieces in self.blocks:
@@ -104,7 +104,7 @@ class _VmaHeap:
 
 
 class _VmaParts:
-    """The parts of a dump; every error names the part."""
+    """The parts of a VMA dump; every error names the part."""
 
     def __init__(self, path: Path, limits: Limits, labels: Labels) -> None:
         self._path = path
@@ -112,7 +112,7 @@ class _VmaParts:
         self._labels = labels
 
     def heaps(self, dump: _Entry) -> Iterator[tuple[str, str, _Entry]]:
-        """Name, memory type and content of each default pool and each custom pool."""
+        """Name, memory type and content of each default pool and each custom pool of a VMA dump."""
         for memory_type, entry in self._entries(dump, "DefaultPools").items():
             yield memory_type[:64], memory_type, self._object(entry, memory_type)
         for memory_type, custom in self._entries(dump, "CustomPools").items():
@@ -143,7 +143,7 @@ class _VmaParts:
         return _VmaHeap(Pool(name, None, options), memory_type, blocks)
 
     def _pieces(self, suballocations: list[object], size: int, place: str) -> list[_Piece]:
-        """The chunks of a block: they must tile it; what a dump leaves out at any place is free."""
+        """The chunks of a block of a VMA dump: they must tile it; what a dump leaves out at any place is free."""
         pieces: list[_Piece] = []
         end = 0
         for each in suballocations:
@@ -216,7 +216,7 @@ def _parsed_vma_dump(path: Path, data: bytes) -> _Entry:
 
 
 def _vma_total_differences(dump: _Entry, heaps: list[_VmaHeap]) -> Iterator[str]:
-    """Where the dump's own totals are not those of its chunks."""
+    """Where the totals of a VMA dump are not those of its chunks."""
     total = dump.get("Total")
     if not isinstance(total, dict):
         return
@@ -227,7 +227,7 @@ def _vma_total_differences(dump: _Entry, heaps: list[_VmaHeap]) -> Iterator[str]
 
 
 def _driver_facts(dump: _Entry, heap: _VmaHeap) -> dict[str, int]:
-    """The size of the memory heap that a memory type belongs to, and what its budget leaves."""
+    """What a VMA dump says of the memory heap of a memory type: its size, and what its budget leaves."""
     memory = dump.get("MemoryInfo")
     for entry in memory.values() if isinstance(memory, dict) else ():
         types = entry.get("MemoryPools") if isinstance(entry, dict) else None

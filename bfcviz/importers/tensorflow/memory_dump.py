@@ -43,7 +43,7 @@ _ROW = np.dtype([*((name, HEAP_CHUNK[name]) for name in HEAP_CHUNK.names or ()),
 
 @dataclass
 class _Dump:
-    """One message: a heap at one moment.
+    """One message of a memory dump: a heap at one moment.
 
     `bins`: the file's own sums of bytes in use, bytes, chunks in use and chunks; empty if it has none.
     """
@@ -56,7 +56,7 @@ class _Dump:
     num_snapshots: int = 0
 
     def chunks(self) -> NDArray[np.void]:
-        """All chunks by address, of dtype `_ROW`."""
+        """All chunks of a memory dump by address, of dtype `_ROW`."""
         rows = self.rows.table()
         return rows[np.argsort(rows["address"], kind="stable")]
 
@@ -114,7 +114,7 @@ def read_memory_dump(path: Path) -> Trace:
 
 
 class _DumpReader:
-    """Reads the messages of a file."""
+    """Reads the messages of a file of memory dumps."""
 
     def __init__(self, wire: Wire, labels: Labels) -> None:
         self._wire = wire
@@ -162,7 +162,7 @@ class _DumpReader:
             dump.totals = {name: values.get(key, 0) for key, name in _TOTALS.items()}
 
     def _numbers(self, message: Field) -> dict[int, int]:
-        """The numbers of a message, by field; text and fractions are ignored."""
+        """The numbers of a message of a memory dump, by field; text and fractions are ignored."""
         wire = self._wire
         fields = wire.fields(message.start, message.stop)
         values = {each.number: wire.number(each) for each in fields if each.wire == VARINT}
@@ -184,7 +184,7 @@ class _DumpReader:
         return address, size, requested, label, 0, True, False
 
     def _label(self, op_name: bytes, step: int, action: int) -> int:
-        """The label of a chunk; 0 if the build of TensorFlow records none of this."""
+        """The label of a chunk of a memory dump; 0 if the build of TensorFlow records none of this."""
         details = {"step": step, "action_count": action}
         known = {key: str(value) for key, value in details.items() if value}
         if not op_name and not known:

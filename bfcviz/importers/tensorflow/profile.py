@@ -130,7 +130,7 @@ def collect_requests(space: XSpace, path: object) -> RecordedRequests:
 
 
 class _ProfileReader:
-    """Reads the memory events of one plane into `rows`."""
+    """Reads the memory events of one plane of a profile into `rows`."""
 
     def __init__(self, plane: Plane, rows: "_ProfileRows") -> None:
         self._plane = plane
@@ -143,7 +143,7 @@ class _ProfileReader:
         self._place = f"plane {plane.name!r}"  # for errors
 
     def read(self, line: Line, plane: int, thread: int) -> int:
-        """Add one row for every memory event of a line; returns how many there are."""
+        """Add one row for every memory event of a line of a profile; returns how many there are."""
         start = line.timestamp_ns
         if abs(start) > _MAX_TIME_NS:
             cause = f"corrupt profile: a line begins at {start} ns"
@@ -187,7 +187,7 @@ class _ProfileReader:
         return found
 
     def _value(self, stat: Any, absent: Any) -> Any:
-        """The stat's value in the type of `absent`, or `absent` if it cannot be converted.
+        """The value of a stat of a profile in the type of `absent`, or `absent` if it cannot be converted.
 
         The profiler stores the text `0.5` as a double, `1` as an int64 and `conv` as a reference to a name: the text
         decides, not the meaning of the stat.
@@ -237,7 +237,7 @@ class _ProfileRows:
         self.rows = RowBlocks(_ROW)
 
     def add(self, values: list[Any], when: tuple[int, int], of: tuple[int, int], *, free: bool) -> None:
-        """Add one event; `when`: its (ns, ps), `of`: its (plane, thread)."""
+        """Add one memory event of a profile; `when`: its (ns, ps), `of`: its (plane, thread)."""
         why = _why_not_usable(values, free=free)
         if why:
             known = why in self.left_out or len(self.left_out) < _MAX_REASONS
@@ -261,7 +261,7 @@ class _ProfileRows:
 
 
 def _why_not_usable(values: list[Any], *, free: bool) -> str:
-    """Why an event cannot be replayed; empty if it can."""
+    """Why a memory event of a profile cannot be replayed; empty if it can."""
     allocator, address, size = values[_ALLOCATOR], values[_ADDRESS], values[_SIZE]
     if not allocator or address <= 0:
         return "memory events without an allocator or an address"
@@ -302,7 +302,7 @@ def _profile_pools(
 
 
 def _renumbered_profile_keys(numbers: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64]]:
-    """The distinct numbers in order of first occurrence, and for each number its index there."""
+    """The distinct numbers in a profile in order of first occurrence, and for each number its index there."""
     distinct, first, back = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(first)
     places = np.empty(len(order), np.int64)
@@ -311,7 +311,7 @@ def _renumbered_profile_keys(numbers: NDArray[np.int64]) -> tuple[list[int], NDA
 
 
 def _profile_requests(table: NDArray[np.void]) -> RecordedRequestRows:
-    """Sorted rows as requests, without labels and pools."""
+    """Sorted rows of a profile as requests, without labels and pools."""
     requests: RecordedRequestRows = np.zeros(len(table), REQUEST)
     for column in (*_COLUMNS.values(), "fragmentation", "thread", "free"):
         requests[column] = table[column]
@@ -322,7 +322,7 @@ def _profile_requests(table: NDArray[np.void]) -> RecordedRequestRows:
 def _profile_labels(
     numbers: NDArray[np.int64], keys: Sequence[_LabelKey], labels: Labels
 ) -> NDArray[np.int64]:
-    """The label of every row; each distinct op with its details is interned once."""
+    """The label of every row of a profile; each distinct op with its details is interned once."""
     order, places = _renumbered_profile_keys(numbers)
     interned = []
     for number in order:
@@ -352,7 +352,7 @@ def read_profile(path: Path) -> Trace:
 
 
 def _read_profile_windows(folder: Path) -> Trace:
-    """The windows in a folder as one trace; those that cannot be read are named."""
+    """The profiles in a folder of windows as one trace; those that cannot be read are named."""
     windows: list[RecordedRequests] = []
     missing: list[str] = []
     errors: list[FileError] = []

@@ -102,5 +102,5 @@ def parse_protobuf_message(wire: Wire, message: str, raw: bytes, start: int, wha
 
 
 def protobuf_message_text(raw: bytes) -> str:
-    """Decode text; bytes that are not UTF-8 become replacement characters."""
+    """Decode the text in a Protocol Buffers message; bytes that are not UTF-8 become replacement characters."""
     return raw.decode("utf-8", "replace")

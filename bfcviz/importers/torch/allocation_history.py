@@ -45,14 +45,14 @@ class CodeFrame:
 
 
 class FrameStack:
-    """A stack. `number`: its place in `HistoryRows.stacks`."""
+    """A stack in the allocation history. `number`: its place in `HistoryRows.stacks`."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
 class TraceRange(NamedTuple):
-    """The rows of one trace: [first, stop)."""
+    """The rows of one trace in the allocation history: [first, stop)."""
 
     first: int
     stop: int
@@ -118,7 +118,7 @@ class HistoryRows:
         return made
 
     def of_list(self, items: list[Any]) -> Any:
-        """A list; of frames alone it becomes a `FrameStack`."""
+        """A list of a snapshot; of frames alone it becomes a `FrameStack`."""
         if not items or type(items[0]) is not CodeFrame:
             return items
         for frame in items:
@@ -132,7 +132,7 @@ class HistoryRows:
         return known
 
     def of_trace(self, first: int, count: int) -> TraceRange:
-        """A list of entries."""
+        """A list of entries of the allocation history."""
         return TraceRange(first, first + count)
 
     def _frame(self, made: dict[str, Any]) -> CodeFrame:

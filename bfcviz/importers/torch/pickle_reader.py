@@ -98,7 +98,7 @@ _LARGEST_SET: Final = 1000  # snapshots have none; the hashes of chosen numbers 
 
 
 class OpenContainer:
-    """A list, dict or set on the stack that still grows.
+    """A list, dict or set on the stack of a pickle that still grows.
 
     Attributes:
         items: of a dict, keys and values in turn.
@@ -118,7 +118,7 @@ class OpenContainer:
 
 
 class PickleStack(PickleBytes):
-    """The values read so far.
+    """The values read from a pickle so far.
 
     Args:
         path: of the file, for errors.
@@ -138,7 +138,7 @@ class PickleStack(PickleBytes):
         self._most_values = max(_FLOOR, len(data) // _BYTES_PER_VALUE)
 
     def _add_text(self, text: str) -> None:
-        """Equal texts are one object."""
+        """Add a text from a pickle; equal texts are one object."""
         known = self._texts.get(text)
         if known is None:
             self._count_value()
