@@ -3,7 +3,8 @@
 import re
 from typing import Final
 
-from bfcviz.formats.message_grammar import SettingWords, messages_of
+from bfcviz.formats.message_grammar import messages_of
+from bfcviz.formats.setting_words import SettingWords
 
 MESSAGES: Final = messages_of(r"""
 onnx-limit | ONNX Runtime | behind=300

@@ -15,7 +15,8 @@ import re
 from math import isfinite
 from typing import Final, NamedTuple
 
-from bfcviz.formats.message_grammar import SettingWords, messages_of
+from bfcviz.formats.message_grammar import messages_of
+from bfcviz.formats.setting_words import SettingWords
 
 # ------------------------------------------------------------------------------
 # Rules and settings.

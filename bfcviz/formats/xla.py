@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from bfcviz.errors import SettingError
 from bfcviz.formats import tensorflow
-from bfcviz.formats.message_grammar import SettingWords, messages_of
+from bfcviz.formats.message_grammar import messages_of
+from bfcviz.formats.setting_words import SettingWords
 
 # ------------------------------------------------------------------------------
 # JAX's memory settings.

@@ -18,17 +18,9 @@ from typing import Any, Final, NamedTuple
 
 from bfcviz.errors import FileError
 from bfcviz.formats import message_tables, tensorflow, torch, xla
-from bfcviz.formats.message_grammar import (
-    BOLD_NUMBER,
-    IMPOSSIBLE,
-    TERMINAL_CODE,
-    LogTime,
-    Message,
-    Role,
-    StatedFailure,
-    calendar_seconds,
-)
+from bfcviz.formats.message_grammar import BOLD_NUMBER, TERMINAL_CODE, Message, Role
 from bfcviz.formats.message_tables import ENTRIES, TABLES
+from bfcviz.formats.stated_failure import IMPOSSIBLE, LogTime, StatedFailure, calendar_seconds
 from bfcviz.importers.file_content import decoded_pieces
 from bfcviz.importers.message_mentions import FRAME, WIDEST, mention_of
 
