@@ -8,7 +8,8 @@ figures. CUDA is loaded at its first use.
 from bfcviz.devices.device import CPUDevice, Device, GPUCompatibleCPUDevice, GPUDevice
 from bfcviz.devices.device_factories import FACTORIES, CreationContext, DeviceFactory, FactoryRegistry
 from bfcviz.devices.device_manager import DeviceManager
-from bfcviz.devices.gpu_options import GPUOptions, LogicalDeviceConfiguration
+from bfcviz.devices.device_plan import LogicalDeviceConfiguration
+from bfcviz.devices.gpu_options import GPUOptions
 from bfcviz.devices.physical_devices import PhysicalDevice, cuda_gpus, physical_gpus, simulate_gpus
 from bfcviz.devices.session_steps import Journey
 from bfcviz.devices.settings import SettingIgnored, Settings, jax_settings

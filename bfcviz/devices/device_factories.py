@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from bfcviz.devices.device import CPUDevice, Device, GPUCompatibleCPUDevice, GPUDevice
-from bfcviz.devices.device_plan import PlannedDevice
-from bfcviz.devices.gpu_options import State
+from bfcviz.devices.device_plan import PlannedDevice, State
 from bfcviz.devices.session_memory import HostMemory, SessionHeaps
 from bfcviz.devices.simulated_gpu_memory import SimulatedMemory
 from bfcviz.errors import DevicesError

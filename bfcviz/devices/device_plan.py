@@ -2,15 +2,15 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.devices.device_names import DeviceName
 from bfcviz.devices.gpu_options import (
     GPUOptions,
-    LogicalDeviceConfiguration,
-    State,
+    checked_setting_number,
     parse_visible_devices,
 )
 from bfcviz.devices.physical_devices import PhysicalDevice
@@ -27,6 +27,56 @@ from bfcviz.formats.tensorflow import (
     min_system_memory,
 )
 from bfcviz.units import MiB, format_bytes
+
+# ------------------------------------------------------------------------------
+# The settings that a plan is made from.
+
+
+@dataclass(frozen=True)
+class LogicalDeviceConfiguration:
+    """One logical device of a physical one, as it is to be planned.
+
+    Attributes:
+        memory_limit: its memory in MiB, as in TensorFlow; required for a GPU, forbidden for the CPU.
+
+    Raises:
+        SettingError: not a number, or less than 1 MiB.
+    """
+
+    memory_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        limit = self.memory_limit
+        if limit is not None and checked_setting_number(limit, "memory_limit") < 1:
+            raise SettingError(f"memory_limit is {self.memory_limit} MiB; give 1 MiB or more, such as 2048")
+
+    @property
+    def limit_bytes(self) -> int:
+        """The memory that a logical device is planned with, in bytes; 0 = no limit."""
+        return 0 if self.memory_limit is None else int(self.memory_limit) * MiB
+
+
+Logical = tuple[LogicalDeviceConfiguration, ...]
+
+
+@dataclass(frozen=True)
+class State:
+    """What a device plan is made from: all memory settings at one moment, the GPU options among them."""
+
+    physical: tuple[PhysicalDevice, ...]  # all devices, the CPU first
+    visible: tuple[PhysicalDevice, ...]  # the devices to use, in no particular order
+    growth: Mapping[PhysicalDevice, bool]  # whether memory growth is on, by GPU
+    # configured logical devices, by physical device
+    logical: Mapping[PhysicalDevice, Logical] = field(default_factory=lambda: MappingProxyType({}))
+    options: GPUOptions = field(default_factory=GPUOptions)
+    # variables read when devices are created
+    environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    notes: tuple[str, ...] = ()  # the origin of the settings, in words
+
+    def of_type(self, device_type: str) -> list[PhysicalDevice]:
+        """The visible devices of a type to plan for, in the machine's order."""
+        return [each for each in self.physical if each.device_type == device_type and each in self.visible]
+
 
 # ------------------------------------------------------------------------------
 # Limit of a GPU's heap: TensorFlow's arithmetic, with a reason for each number.

@@ -13,8 +13,7 @@ from bfcviz.allocator.cuda import PinnedSubAllocator
 from bfcviz.allocator.interface import Allocator, AllocatorOptions
 from bfcviz.allocator.sub_allocators import HostSubAllocator, SubAllocator
 from bfcviz.devices.allocator_registry import AllocatorRegistry
-from bfcviz.devices.device_plan import pool_limit
-from bfcviz.devices.gpu_options import State
+from bfcviz.devices.device_plan import State, pool_limit
 from bfcviz.devices.physical_devices import PhysicalDevice
 from bfcviz.errors import DevicesError
 from bfcviz.events.label_table import Labels

@@ -7,16 +7,16 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from bfcviz.devices.device_plan import Explanation, PlannedDevice, _gpu_plan_text, plan_cpus, plan_gpus
-from bfcviz.devices.gpu_options import (
-    GPUOptions,
+from bfcviz.devices.device_plan import (
+    Explanation,
     LogicalDeviceConfiguration,
+    PlannedDevice,
     State,
-    check_fraction,
-    check_logical,
-    check_setting_flag,
-    parse_visible_devices,
+    _gpu_plan_text,
+    plan_cpus,
+    plan_gpus,
 )
+from bfcviz.devices.gpu_options import GPUOptions, check_setting_flag, parse_visible_devices
 from bfcviz.devices.physical_devices import PhysicalDevice, cuda_gpus, host_cpu
 from bfcviz.errors import SettingError, SettingTooLate, UnknownDevice
 from bfcviz.formats.xla import PREALLOCATE, ClientSettings, client_settings
@@ -173,9 +173,9 @@ class Settings:
                 f"the list of logical devices for {device.name} is empty: give at least one configuration"
             )
         for each in configured:
-            check_logical(device, each)
+            _check_logical(device, each)
         if device.device_type == "GPU":
-            check_fraction(self._state.options, configured)
+            _check_fraction(self._state.options, configured)
         logical = MappingProxyType({**self._state.logical, device: configured})
         self._change("logical devices", logical=logical)
 
@@ -197,7 +197,7 @@ class Settings:
         gpus = self.list_physical_devices("GPU")
         if made.visible_device_list:
             parse_visible_devices(made.visible_device_list, len(gpus))
-        check_fraction(made, [each for gpu in gpus for each in self._state.logical.get(gpu, ())])
+        _check_fraction(made, [each for gpu in gpus for each in self._state.logical.get(gpu, ())])
         self._change("GPU options", options=made)
 
     # -- the plan ----------------------------------------------------------------------------------------------
@@ -262,6 +262,32 @@ class Settings:
         if device not in self._state.physical:
             names = ", ".join(each.name for each in self._state.physical)
             raise UnknownDevice(f"unrecognised device {device!r}: give one of list_physical_devices, {names}")
+
+
+def _check_logical(device: PhysicalDevice, each: LogicalDeviceConfiguration) -> None:
+    """Raise SettingError if a device cannot have this setting of a logical device."""
+    if not isinstance(each, LogicalDeviceConfiguration):
+        raise SettingError(
+            f"{each!r} is not a configuration; give LogicalDeviceConfiguration(memory_limit=MiB)"
+        )
+    if device.device_type == "CPU" and each.memory_limit is not None:
+        raise SettingError("a memory limit on logical CPU devices is not supported: leave memory_limit out")
+    if device.device_type == "GPU" and each.memory_limit is None:
+        raise SettingError("a memory limit is required for logical GPU devices: give memory_limit in MiB")
+    if each.limit_bytes > device.total_bytes:
+        raise SettingError(
+            f"memory_limit is {format_bytes(each.limit_bytes)}, {device.name} has {format_bytes(device.total_bytes)}: "
+            "give less; the unit is MiB"
+        )
+
+
+def _check_fraction(options: GPUOptions, configured: Sequence[LogicalDeviceConfiguration]) -> None:
+    """Raise SettingError if both the GPU option of a fraction and logical devices are set."""
+    if configured and options.per_process_gpu_memory_fraction > 0:
+        raise SettingError(
+            "per_process_gpu_memory_fraction cannot be set together with logical devices on a GPU: give each "
+            "logical device a memory_limit instead"
+        )
 
 
 def jax_settings(
