@@ -111,7 +111,7 @@ class Device(Closing):
 
 
 class CPUDevice(Device):
-    """The CPU, or one logical CPU of several; logical CPUs share memory.
+    """A device: the CPU, or one logical CPU of several; logical CPUs share memory.
 
     Args:
         planned: the plan for this device.
@@ -140,7 +140,7 @@ class CPUDevice(Device):
 
 
 class GPUCompatibleCPUDevice(CPUDevice):
-    """A CPU of a machine with GPUs: memory for transfers comes from the transfer pool.
+    """A device: the CPU of a machine with GPUs; memory for transfers comes from the transfer pool.
 
     Args:
         planned: the plan for this device.
@@ -171,7 +171,7 @@ class GPUCompatibleCPUDevice(CPUDevice):
 
 
 class GPUDevice(Device):
-    """A logical GPU.
+    """A device: a logical GPU.
 
     Args:
         planned: the plan for this device.

@@ -46,7 +46,7 @@ class CreationContext:
 
 
 class DeviceFactory:
-    """Creates a `DeviceManager`'s devices of one type; derive from it and register an instance."""
+    """Factory of a `DeviceManager`'s devices of one type; derive from it and register an instance."""
 
     device_type: ClassVar[str] = ""
 
@@ -56,35 +56,35 @@ class DeviceFactory:
 
 
 class ThreadPoolDeviceFactory(DeviceFactory):
-    """Creates a `DeviceManager`'s CPUs."""
+    """Factory of a `DeviceManager`'s CPU devices."""
 
     device_type = "CPU"
 
     def create(self, context: CreationContext) -> Iterator[Device]:
-        """Create one CPU per planned CPU."""
+        """Create one CPU device per planned CPU."""
         for planned in context.of_type("CPU"):
             yield CPUDevice(planned, context.host)
 
 
 class GPUCompatibleCPUDeviceFactory(DeviceFactory):
-    """Creates CPUs with a pool for transfers to GPUs."""
+    """Factory of CPU devices with a pool for transfers to GPUs."""
 
     device_type = "CPU"
 
     def create(self, context: CreationContext) -> Iterator[Device]:
-        """Create one CPU per planned CPU."""
+        """Create one CPU device per planned CPU, with a pool for transfers."""
         force = context.state.options.force_gpu_compatible
         for planned in context.of_type("CPU"):
             yield GPUCompatibleCPUDevice(planned, context.host, force_gpu_compatible=force)
 
 
 class GPUDeviceFactory(DeviceFactory):
-    """Creates a `DeviceManager`'s GPUs, real and simulated."""
+    """Factory of a `DeviceManager`'s GPU devices, real and simulated."""
 
     device_type = "GPU"
 
     def create(self, context: CreationContext) -> Iterator[Device]:
-        """Create one GPU per planned GPU."""
+        """Create one GPU device per planned GPU."""
         force = context.state.options.force_gpu_compatible
         for planned in context.of_type("GPU"):
             memory = context.memory_of(planned)

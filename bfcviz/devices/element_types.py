@@ -62,7 +62,7 @@ class Strings:
         self._long: dict[int, ctypes.Array[ctypes.c_char]] = {}
 
     def construct(self, address: int) -> None:
-        """Construct the empty string."""
+        """Construct the empty string as an element."""
         ctypes.memset(address, 0, self.ITEM)
 
     def destroy(self, address: int) -> None:
@@ -71,7 +71,7 @@ class Strings:
         ctypes.memset(address, 0, self.ITEM)
 
     def get(self, address: int) -> bytes:
-        """The string as bytes."""
+        """The string of an element as bytes."""
         head = ctypes.c_uint8.from_address(address).value
         if head & 3 != self._LARGE:
             return ctypes.string_at(address + 1, head >> 2)
@@ -105,7 +105,7 @@ class Handles:
         ctypes.c_uint64.from_address(address).value = 0
 
     def destroy(self, address: int) -> None:
-        """Drop the object."""
+        """Drop the object of an element."""
         slot = ctypes.c_uint64.from_address(address)
         self._objects.pop(slot.value, None)
         slot.value = 0
@@ -115,7 +115,7 @@ class Handles:
         return self._objects.get(ctypes.c_uint64.from_address(address).value)
 
     def set(self, address: int, value: object) -> None:
-        """Store any object."""
+        """Store any object as an element."""
         self.destroy(address)
         if value is not None:
             self._last += 1

@@ -28,10 +28,10 @@ class Access(Protocol):
     """Reads and writes memory by address."""
 
     def read(self, address: int, num_bytes: int) -> bytes:
-        """Read bytes at an address."""
+        """Read bytes of memory at an address."""
 
     def write(self, address: int, data: bytes) -> None:
-        """Write bytes at an address."""
+        """Write bytes of memory at an address."""
 
     def fill(self, address: int, num_bytes: int, pattern: bytes) -> None:
         """Write a pattern to memory repeatedly; the last repetition is cut to fit."""
@@ -45,11 +45,11 @@ class HostAccess(Access):
     """Memory of this process, by ctypes. An invalid address crashes it: use only addresses from an allocator."""
 
     def read(self, address: int, num_bytes: int) -> bytes:
-        """Read bytes at an address."""
+        """Read bytes of this process's memory at an address."""
         return ctypes.string_at(address, num_bytes)
 
     def write(self, address: int, data: bytes) -> None:
-        """Write bytes at an address."""
+        """Write bytes of this process's memory at an address."""
         ctypes.memmove(address, data, len(data))
 
 
@@ -84,12 +84,12 @@ class SimulatedAccess:
         self._lock = _forks.keep(RLock())
 
     def read(self, address: int, num_bytes: int) -> bytes:
-        """Read bytes at an address."""
+        """Read bytes of simulated memory at an address."""
         parts = (self._page(page)[low:high] for page, low, high in _pages_of(address, num_bytes))
         return b"".join(parts)
 
     def write(self, address: int, data: bytes) -> None:
-        """Write bytes at an address."""
+        """Write bytes of simulated memory at an address."""
         done = 0
         with self._lock:
             for page, low, high in _pages_of(address, len(data)):
@@ -98,7 +98,7 @@ class SimulatedAccess:
                 done += high - low
 
     def fill(self, address: int, num_bytes: int, pattern: bytes) -> None:
-        """Write a pattern repeatedly; whole pages share their bytes."""
+        """Write a pattern to simulated memory repeatedly; whole pages share their bytes."""
         filled: dict[int, bytes] = {}
         done = 0
         for page, low, high in _pages_of(address, num_bytes):
@@ -155,7 +155,7 @@ def _repeated_pattern(pattern: bytes, phase: int, num_bytes: int) -> bytes:
 
 
 def _pages_of(address: int, num_bytes: int) -> list[tuple[int, int, int]]:
-    """The pages of an address range: number of the page, begin and end of the range in it."""
+    """The pages of simulated memory in an address range: number of the page, begin and end of the range in it."""
     first, end = address // PAGE, address + num_bytes
     pages = [(page, 0, PAGE) for page in range(first, -(-end // PAGE))]
     if pages:

@@ -10,43 +10,43 @@ from bfcviz.errors import InvalidRequest
 
 
 class ReleasePolicy:
-    """Gets the tensors of each kernel of a training and decides how long to keep them; this one keeps none."""
+    """A release policy: gets the tensors of each kernel and decides how long to keep them; this one keeps none."""
 
     def used(self, tensors: Sequence[Tensor]) -> None:
-        """A kernel that reads or writes these tensors was submitted to the device."""
+        """A kernel that reads or writes these tensors, which the policy may keep, was submitted to the device."""
 
     def make_room(self) -> bool:
-        """Memory ran out: drop all tensors that may be freed; False if there are none."""
+        """Memory ran out: the policy drops all tensors that may be freed; False if there are none."""
         return False
 
     def end_step(self) -> None:
-        """The step has ended."""
+        """The step has ended: the policy may drop tensors."""
 
 
 class Eager(ReleasePolicy):
-    """Frees at once, with the step's last reference.
+    """A release policy that frees at once, with the step's last reference.
 
     Correct if all work runs in one order: the next use of the memory comes after the last one.
     """
 
 
 class EndOfStep(ReleasePolicy):
-    """Frees all tensors at the end of the step; until then the heap holds everything the step allocated."""
+    """A release policy that frees all tensors at the end of the step; until then the heap holds all of them."""
 
     def __init__(self) -> None:
         self._held: list[Sequence[Tensor]] = []
 
     def used(self, tensors: Sequence[Tensor]) -> None:
-        """Keep them."""
+        """Keep the tensors of a kernel until the policy drops them."""
         self._held.append(tensors)
 
     def end_step(self) -> None:
-        """Drop all tensors."""
+        """Drop all tensors that the policy kept."""
         self._held.clear()
 
 
 class Deferred(ReleasePolicy):
-    """Frees when the device has finished the kernel; the program runs ahead and allocates new memory before that.
+    """A release policy that frees when the device has finished the kernel; the program runs ahead of it.
 
     If work is synchronous, as with NumPy, this simulates a device that is `lag` kernels behind.
 
@@ -64,13 +64,13 @@ class Deferred(ReleasePolicy):
         self._queue: deque[tuple[Any, Sequence[Tensor]]] = deque()
 
     def used(self, tensors: Sequence[Tensor]) -> None:
-        """Keep them, and drop the tensors of kernels the device has finished."""
+        """Keep the tensors of a kernel, and drop those of kernels the device has finished."""
         self._queue.append((self._fence() if self._fence else None, tensors))
         while self._queue and self._is_done(self._queue[0][0]):
             self._queue.popleft()
 
     def make_room(self) -> bool:
-        """Wait for the device, then drop all tensors."""
+        """Wait for the device, then drop all tensors that the policy kept."""
         held = bool(self._queue)
         while self._queue:
             fence, _ = self._queue.popleft()
@@ -83,7 +83,7 @@ class Deferred(ReleasePolicy):
 
 
 def cuda_fence() -> Any:
-    """A fence for a training's `Deferred` frees: record a CUDA event in the current stream."""
+    """A fence for the release policy `Deferred`: record a CUDA event in the current stream."""
     event = load_cupy().cuda.Event(disable_timing=True)
     event.record()
     return event

@@ -90,7 +90,7 @@ class TensorBuffer:
 
     @property
     def operations(self) -> ElementOperations:
-        """The operations on its elements; raises InvalidRequest if they are plain bytes."""
+        """The operations on the elements of a tensor; raises InvalidRequest if they are plain bytes."""
         if self._operations is None:
             raise InvalidRequest(f"elements of type {self.element} are plain bytes: use array()")
         self.expect_memory()
@@ -185,7 +185,7 @@ class TensorValues:
 
     @property
     def allocator(self) -> Allocator:
-        """The allocator of its memory."""
+        """The allocator of the memory of a tensor."""
         return self.buffer.allocator
 
     @property
@@ -200,12 +200,12 @@ class TensorValues:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Number of elements of a tensor."""
         return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its elements."""
+        """Bytes of the elements of a tensor."""
         return self.size * self.dtype.itemsize
 
     # -- values -------------------------------------------------------------------------------------------------
@@ -439,12 +439,12 @@ class Tensor(TensorValues):
 
     @property
     def ndim(self) -> int:
-        """Number of dimensions."""
+        """Number of dimensions of a tensor."""
         return len(self.shape)
 
     @property
     def allocation_id(self) -> int:
-        """Id of its allocation; 0 without memory.
+        """Id of the allocation of a tensor; 0 without memory.
 
         Raises:
             AllocatorError: its heap is closed.
@@ -454,7 +454,7 @@ class Tensor(TensorValues):
 
     @property
     def has_single_reference(self) -> bool:
-        """Whether no view or array shares its memory; then a kernel may reuse it for its result."""
+        """Whether no view or array shares the memory of a tensor; then a kernel may reuse it for its result."""
         return self.buffer.references == 1
 
     def __len__(self) -> int:

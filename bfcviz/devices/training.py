@@ -38,7 +38,7 @@ class Optimizer(Protocol):
     slots: dict[str, tuple[Tensor, ...]]
 
     def update(self, runner: KernelRunner, name: str, weight: Tensor, gradient: Tensor) -> None:
-        """Update one weight."""
+        """Update one weight of a training."""
 
 
 def _optimizer_zeros(runner: KernelRunner, weight: Tensor, name: str) -> Tensor:
@@ -46,7 +46,7 @@ def _optimizer_zeros(runner: KernelRunner, weight: Tensor, name: str) -> Tensor:
 
 
 class Momentum:
-    """Gradient descent with momentum: one slot per weight.
+    """An optimizer of a training: gradient descent with momentum, one slot per weight.
 
     Args:
         momentum: share of the last update that is kept, 0..1.
@@ -58,7 +58,7 @@ class Momentum:
         self.slots: dict[str, tuple[Tensor, ...]] = {}
 
     def update(self, runner: KernelRunner, name: str, weight: Tensor, gradient: Tensor) -> None:
-        """Update one weight."""
+        """Update one weight of a training by gradient descent with momentum."""
         if name not in self.slots:
             self.slots[name] = (_optimizer_zeros(runner, weight, f"{name}/momentum"),)
         runner.compute(name, self._kernel, weight, gradient, *self.slots[name], scratch=[weight.shape])
@@ -71,7 +71,7 @@ class Momentum:
 
 
 class Adam:
-    """Adam (Kingma and Ba, 2015): two slots per weight.
+    """An optimizer of a training: Adam (Kingma and Ba, 2015), two slots per weight.
 
     Args:
         decay: decay per step of the means of gradients and of squared gradients.
@@ -88,7 +88,7 @@ class Adam:
         self._steps: dict[str, int] = {}
 
     def update(self, runner: KernelRunner, name: str, weight: Tensor, gradient: Tensor) -> None:
-        """Update one weight."""
+        """Update one weight of a training by Adam."""
         if name not in self.slots:
             first, second = (_optimizer_zeros(runner, weight, f"{name}/{slot}") for slot in ("m", "v"))
             self.slots[name] = (first, second)
@@ -162,7 +162,7 @@ class Training:
             }
 
     def run(self, steps: int) -> list[float]:
-        """Run `steps` steps and return the loss of each; NaN if nothing is computed.
+        """Run `steps` training steps and return the loss of each; NaN if nothing is computed.
 
         Raises:
             OutOfMemory: a step ran out of memory and was aborted; some of the weights may be updated already.
@@ -170,7 +170,7 @@ class Training:
         return [self.step() for _ in range(steps)]
 
     def step(self) -> float:
-        """Run one step: batch, forward, backward, optimizer; return the loss."""
+        """Run one training step: batch, forward, backward, optimizer; return the loss."""
         self.steps += 1
         allocator = self.runner.allocator
         with log.step(self.steps, allocator):

@@ -112,7 +112,7 @@ class RmmLogFormat:
         return True
 
     def parse(self, line: str) -> RmmRequest:
-        """The request in a line of RMM's format.
+        """The request in a line, by RMM's format.
 
         Raises:
             ValueError: it holds none.

@@ -10,7 +10,7 @@ IMPOSSIBLE: Final = 1 << 50
 
 
 class LogTime(NamedTuple):
-    """When a log tells something, by the clock of the program that wrote it.
+    """When a log tells of a stated failure, by the clock of the program that wrote it.
 
     Attributes:
         ns: nanoseconds of the calendar, in whatever time zone; of a time without its year those of 1972.

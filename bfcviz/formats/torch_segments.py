@@ -223,7 +223,7 @@ class Segments:
         return known[2:] != (label, stream_of(segment.get("stream", 0)))
 
     def _not_in(self, spans: Sequence[tuple[int, int]]) -> SegmentSpans:
-        """The granted addresses outside of these spans, which are disjoint and ascending."""
+        """The granted addresses outside of these spans of segments, which are disjoint and ascending."""
         found = []
         for first in self._starts:
             start, stop = first, self._granted[first]
@@ -246,7 +246,7 @@ class Segments:
         return self._starts[at] if at >= 0 and self._granted[self._starts[at]] == address else None
 
     def _not_granted(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The parts of [start, stop) that lie in no grant."""
+        """The parts of [start, stop) of a segment that lie in no grant."""
         parts = []
         first = max(bisect_right(self._starts, start) - 1, 0)
         for known in self._starts[first : bisect_left(self._starts, stop)]:

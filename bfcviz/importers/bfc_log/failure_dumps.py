@@ -89,7 +89,7 @@ class ChunkLines:
 
 @dataclass
 class Dump:
-    """What a log says of one failed request."""
+    """What a log says of one failed request, with its dump."""
 
     line: int  # of its first record
     time: int | None  # the same
@@ -284,13 +284,13 @@ class DumpCollector:
         }
 
     def take_all(self, records: Iterable[LogRecord]) -> None:
-        """Take every record of a log."""
+        """Collect the dumps of failed requests from every record of a log."""
         for record in records:
             if record.file not in {BFC_ALLOCATOR, ""} or not self._take_line(record):
                 self._take_text(record)
 
     def _take_line(self, record: LogRecord) -> bool:
-        """Take a line of the allocator; returns whether it is one."""
+        """Take a line of a dump or beside one; returns whether it is one."""
         message = record.message
         if log_lines.CHUNK.match(message) is not None:
             self._chunks(record)
@@ -408,7 +408,7 @@ class DumpCollector:
         self._current(record, Stage.CHUNKS).regions.append(int(found["size"]))
 
     def _chunks(self, record: LogRecord) -> None:
-        """Take the chunk lines of one record: one, or a run of them."""
+        """Take the chunk lines of a dump in one record: one, or a run of them."""
         dump = self._current(record, Stage.CHUNKS)
         lines, region = dump.chunks, len(dump.regions) - 1
         for word, address_text, size_text, tag, op, annotation in log_lines.CHUNK.findall(record.message):
@@ -633,7 +633,7 @@ def _bin_line_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
 
 
 def _two_end_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
-    """What XLA's summary of a heap with two ends says otherwise."""
+    """What the summary of a dump of XLA's heap with two ends says otherwise than its chunks."""
     if dump.spatial is None:
         return []
     found = {
@@ -1038,7 +1038,7 @@ _ERROR: Final = re.compile(rf"{log_lines.OOM_TENSOR.pattern}|{log_lines.OUT_OF_B
 
 
 def _dump_tensor_bytes(shape: Sequence[str], type_: str | None) -> tuple[int, ...]:
-    """Bytes of a tensor of this shape; without a type those of every element size, the usual one first."""
+    """Bytes of a failed tensor of this shape; without a type those of every element size, the usual one first."""
     elements = prod(int(number[:19]) for number in shape)
     widths = (4, 8, 2, 1, 16) if type_ is None else (TYPE_BYTES.get(type_),)
     return tuple(elements * width for width in widths if width is not None and 0 < elements * width < _BEYOND)

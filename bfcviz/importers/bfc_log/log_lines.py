@@ -36,12 +36,12 @@ class PrintedSize(NamedTuple):
     is_exact: bool  # whether no digits are missing
 
     def means(self, size: int) -> bool:
-        """Whether TensorFlow prints `size` bytes like this."""
+        """Whether TensorFlow prints `size` bytes in a log like this."""
         return size == self.value if self.is_exact else log_line_size_text(size) == self.text
 
 
 def log_line_size_text(size: int) -> str:
-    """Bytes as TensorFlow's `HumanReadableNumBytes` prints them; it cuts remainders off before the last division."""
+    """Bytes as `HumanReadableNumBytes` prints them in a log; it cuts remainders off before the last division."""
     if size < 1024:
         return f"{size}B"
     unit = 0
@@ -52,7 +52,7 @@ def log_line_size_text(size: int) -> str:
 
 
 def size_in_log_line(text: str) -> PrintedSize | None:
-    """The size that `text` prints; None if it is none, or larger than any memory."""
+    """The size that `text` prints in a log; None if it is none, or larger than any memory."""
     parts = _PARTS.fullmatch(text)
     if parts is None:
         return None
@@ -177,12 +177,12 @@ class LogText(NamedTuple):
 
     @property
     def pieces(self) -> Iterable[str]:
-        """All of it, as `LogPieces` has it."""
+        """All text of the log, as `LogPieces` has it."""
         return [self.text]
 
 
 def log_text(data: bytes) -> LogText:
-    """The text of a file; bytes that are not text become replacement characters."""
+    """The text of a log; bytes that are not text become replacement characters."""
     text = "".join(decoded_pieces([data]))
     text = as_tensorflow(text.replace("\r\n", "\n"))
     if _may_be_json_log(text) and "\\n" in text:
@@ -211,7 +211,7 @@ class LogPieces:
 
     @property
     def pieces(self) -> Iterator[str]:
-        """The pieces of one pass."""
+        """The pieces of the text of a log in one pass."""
         content = ContentPieces(self._path, UNPACKED_TEXT)
         for number, raw in enumerate(_whole_lines(decoded_pieces(content))):
             text = raw.replace("\r\n", "\n") if "\r" in raw else raw
@@ -312,7 +312,7 @@ def _wraps(lines: Sequence[str], lengths: NDArray[np.int64], width: int) -> list
 
 
 def _goes_on(lines: Sequence[str], number: int, width: int) -> bool:
-    """Whether a line of all the width is followed by one that is not blank and begins no record."""
+    """Whether a line of a log with all the width is followed by one that is not blank and begins no record."""
     after = lines[number + 1] if number + 1 < len(lines) else ""
     return len(lines[number]) == width and not _begins_record(after) and bool(after.strip())
 
@@ -336,7 +336,7 @@ class _WrapCounter:
         return self._count >= _FEWEST_WRAPS
 
     def take(self, text: str) -> None:
-        """Take the next piece."""
+        """Take the next piece of the text of a log."""
         if self._width > _WIDEST:
             return
         lines = (self._last + text).split("\n")
@@ -405,7 +405,7 @@ _NO_PREFIX: Final[_Prefix] = (0, None, "", "", "")
 
 
 def records(log: LogText | LogPieces, run: str = "") -> Iterator[LogRecord]:
-    """All records of all source files in the order of the text; first the text before the first of them, if any.
+    """All records of a log, of all its source files, in the order of the text; first the text before them, if any.
 
     Allocator lines that were pasted without their prefix are records with `file` "".
 
@@ -453,7 +453,7 @@ def _records_of_common_lines(
 def _records_of_any_lines(
     text: str, prefix: _Prefix, lines: "_LineNumbers", run: str
 ) -> Generator[LogRecord, None, tuple[_Prefix, str]]:
-    """The records of a text, without the last one; returns the prefix and the text of that."""
+    """The records of a log's text, without the last one; returns the prefix and the text of that."""
     begin = 0
     ahead = _COMMON_LINE.search(text)  # the next one; records before it have other prefixes
     while (found := _next_prefix(text, begin, ahead)) is not None:
@@ -491,7 +491,7 @@ def _end_of_run(text: str, prefix: _Prefix, run: str) -> int:
 
 
 class _LineNumbers:
-    """Numbers of lines at ascending places of a text, from 1."""
+    """Numbers of lines of a log at ascending places of its text, from 1."""
 
     def __init__(self, joined: Sequence[int]) -> None:
         self._joined = joined
@@ -513,7 +513,7 @@ class _LineNumbers:
         return line
 
     def rest(self, text: str, place: int) -> str:
-        """The text from `place` on, whose places count from there."""
+        """The text of a log from `place` on, whose places count from there."""
         self.of(text, place)
         self._start += place
         self._place = 0
@@ -521,7 +521,7 @@ class _LineNumbers:
 
 
 def _common_record_prefix(groups: Sequence[Any], start: int) -> _Prefix:
-    """The prefix that begins at `start`, from the groups of `_COMMON_PREFIX`."""
+    """The prefix of a log record that begins at `start`, from the groups of `_COMMON_PREFIX`."""
     date, clock, micros, day, glog, rest, thread, file = groups
     if date is None:
         date, clock, micros = "" if day == "0000" else _date_of_day(day), glog, rest
@@ -554,7 +554,7 @@ def _of_message(text: str, lines: _LineNumbers, prefix: _Prefix, begin: int, end
 
 
 def _record_prefix(text: str, begin: int, anchor: int) -> _Prefix:
-    """The prefix that ends with the file name before `anchor`, and not before `begin`."""
+    """The prefix of a log record that ends with the file name before `anchor`, and not before `begin`."""
     low = max(begin, anchor - _LONGEST_PREFIX)
     head = text[low:anchor].rsplit(None, 1)
     path = anchor - len(head[-1]) if head and not text[anchor - 1].isspace() else anchor
@@ -592,7 +592,7 @@ def _date_of_day(day: str) -> str:
 
 @lru_cache(64)
 def _log_clock_nanoseconds(date: str, clock: str) -> int | None:
-    """Whole seconds since 1970 in ns; None for an impossible date, or one before 1970 or after 2106.
+    """Whole seconds since 1970 of a log record in ns; None for an impossible date, or one before 1970 or after 2106.
 
     Without a date the clock is `00:00:SECONDS`.
     """

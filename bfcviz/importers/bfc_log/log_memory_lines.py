@@ -60,12 +60,12 @@ class TensorMemoryLine(NamedTuple):
 
     @property
     def has_memory(self) -> bool:
-        """Whether address and sizes can be those of an allocation; a tensor without elements has none."""
+        """Whether the line's address and sizes can be those of an allocation; a tensor without elements has none."""
         half = 1 << 63  # processes use the lower half of all addresses
         return self.address > 0 and 0 < self.requested <= self.allocated < half - self.address
 
     def label(self, labels: Labels, limits: Limits) -> int:
-        """The number of its label; 0 without a name.
+        """The number of the label of a `__LOG_MEMORY__` line; 0 without a name.
 
         Raises:
             FileError: the log holds more labels than a file of its size may.
@@ -162,7 +162,7 @@ class _TensorHeap:
         self._concluded = 0
 
     def allocate(self, found: TensorMemoryLine, label: int) -> None:
-        """Take an allocation. The same number again is the same memory, used by another kernel."""
+        """Take the line of an allocation. The same number again is the same memory, used by another kernel."""
         number = found.allocation_id
         if number and self._live.get(number) == found.address:
             return
@@ -179,7 +179,7 @@ class _TensorHeap:
             self._ids[found.address] = number
 
     def free(self, number: int) -> None:
-        """Take a free."""
+        """Take a free of a `__LOG_MEMORY__` line."""
         address = self._live.pop(number, 0)
         self._ids.pop(address, None)
         self.history.ledger.free(address)
@@ -213,7 +213,7 @@ class _TensorMemoryReader:
         self._last: tuple[int, bool] = 0, True
 
     def take(self, record: LogRecord) -> None:
-        """Take one record, of any kind."""
+        """Take one record of a log, which may be a `__LOG_MEMORY__` line."""
         time = record.time if record.time is not None else self.times[-1] if self.times else 0
         self.times.append(time)
         found = tensor_memory_line(record.message)
@@ -232,7 +232,7 @@ class _TensorMemoryReader:
                 self.left_out["frees without the number of their allocation"] += 1
 
     def cut(self) -> list[str]:
-        """Why the end is missing."""
+        """Why the end of the `__LOG_MEMORY__` lines is missing."""
         line, is_whole = self._last
         return [] if is_whole else [f"the log is cut off in line {line}"]
 
@@ -251,7 +251,7 @@ class _TensorMemoryReader:
         return heap
 
     def _mark(self, step: int) -> None:
-        """Mark the begin of a step in the first heap."""
+        """Mark the begin of a step of `__LOG_MEMORY__` lines in the first heap."""
         heap = next(iter(self.heaps.values()), None)
         if heap is not None and step > 0:
             heap.history.at(len(self.times) - 1)

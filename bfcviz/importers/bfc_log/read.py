@@ -177,7 +177,7 @@ def _bfc_log_framework_version(text: str) -> str:
 
 
 def _bfc_log_events(pools: list[FailedPool]) -> Events:
-    """The events of all pools; times count from the first one, and do not decrease within a pool."""
+    """The events of all pools of a log; times count from the first one, and do not decrease within a pool."""
     events = one_after_another([each.events for each in pools])
     times = events["time"]
     known = times[times != 0]

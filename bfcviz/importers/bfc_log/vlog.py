@@ -138,7 +138,7 @@ _OUTER = re.compile(r"^(?:tensorflow|tsl|xla|stream_executor)::")
 
 
 class VlogLabels:
-    """Interns each distinct stack once: the name is the operation that allocated, the detail `stack` the frames."""
+    """Interns each stack of a VLOG stream once: the name is the operation that allocated, the detail its frames."""
 
     def __init__(self, labels: Labels, limits: Limits) -> None:
         self._labels = labels
@@ -146,7 +146,7 @@ class VlogLabels:
         self._known: dict[str, int] = {}
 
     def label(self, text: str) -> int:
-        """The label of the stack in a record after its address; 0 if it has none. Frames without a name are dropped.
+        """The label of the stack in a VLOG record; 0 if it has none. Frames without a name are dropped.
 
         Raises:
             FileError: the log holds more labels than a file of its size may.
@@ -253,7 +253,7 @@ class VlogStream:
         self._soft = Counter[str]()
 
     def take(self, record: LogRecord) -> None:
-        """Take one record, of any kind."""
+        """Take one record of a VLOG stream, of any kind."""
         self.last_line, time, file, message, _, _ = record
         times = self.times
         order = len(times)
@@ -268,7 +268,7 @@ class VlogStream:
                 return
 
     def _name(self, record: LogRecord) -> None:
-        """Name an allocation by its kernel, which another part of TensorFlow logs after it."""
+        """Name an allocation of a VLOG stream by its kernel, which another part of TensorFlow logs after it."""
         found = tensor_memory_line(record.message)
         if found is not None and found.kind == "TensorAllocation":
             allocation = self._allocated.pop((record.writer, found.address), None)
@@ -409,7 +409,7 @@ class VlogStream:
             thread.freed.append(operation)
 
     def _take_debug(self, record: LogRecord, found: re.Match[str], order: int) -> None:
-        """A record of level 4: it repeats one of level 3, and adds the stack, or the address of a free."""
+        """A VLOG record of level 4: it repeats one of level 3, and adds the stack, or the address of a free."""
         thread = self._thread(record)
         heap = self._heap(record, found[2], thread)
         heap.has_level_4 = True
@@ -435,7 +435,7 @@ class VlogStream:
         freed.address = address
 
     def _take_strip(self, record: LogRecord, _: re.Match[str], order: int) -> None:
-        """The end of a free."""
+        """The end of a free in a VLOG stream."""
         thread = self._thread(record)
         last = thread.last
         if record.thread and last is not None and last.act is Act.FREE:
@@ -488,12 +488,12 @@ _TAKERS = {
 
 
 def _vlog_printed_address(pointer: str) -> int:
-    """The address that `<<` printed; 0 for a null pointer."""
+    """The address that `<<` printed in a VLOG stream; 0 for a null pointer."""
     return 0 if pointer == "(nil)" else int(pointer, 16)
 
 
 def _vlog_printed_bytes(size: str) -> int:
-    """Bytes of a printed size; some locales print a comma."""
+    """Bytes of a size that a VLOG stream printed; some locales print a comma."""
     try:
         return parse_bytes(size.replace(",", "."))
     except (ValueError, OverflowError):
@@ -538,7 +538,7 @@ class _Finder:
         self._unknown = 0
 
     def allocate(self, number: int, operation: VlogOperation) -> None:
-        """Chunks in use where this allocation lies were freed before."""
+        """Chunks in use where this allocation of a VLOG stream lies were freed before."""
         start, stop = operation.address, operation.address + operation.requested
         before = self._starts.at_or_before(start)
         there = []
@@ -560,7 +560,7 @@ class _Finder:
             insort(self._waiting[operation.requested], (number, operation), key=lambda each: each[0])
 
     def finish(self) -> PlacedVlogFrees:
-        """Place the frees that no later allocation explains."""
+        """Place the frees of a VLOG stream that no later allocation explains."""
         live: defaultdict[int, deque[tuple[int, VlogOperation]]] = defaultdict(deque)
         for number, allocation in sorted(self._live.values(), key=lambda each: each[0]):
             live[allocation.requested].append((number, allocation))
@@ -586,7 +586,7 @@ class _Finder:
             self._starts.remove(address)
 
     def _resolve(self, address: int) -> None:
-        """Give the chunk at `address` the first waiting free of its size that came after it."""
+        """Give the chunk at `address` the first waiting free of a VLOG stream of its size that came after it."""
         number, allocation = self._live[address]
         frees = self._waiting[allocation.requested]
         at = bisect_left(frees, number, key=lambda each: each[0])
@@ -696,7 +696,7 @@ def _replayed_vlog_events(
 
 
 def _vlog_request_rows(requests: Sequence[VlogOperation]) -> RecordedRequestRows:
-    """The operations of a heap as requests for a replay."""
+    """The operations of a heap of a VLOG stream as requests for a replay."""
     rows = unknown_requests(len(requests))
     for name in ("address", "requested", "bytes_in_use", "label", "thread"):
         rows[name] = [getattr(each, name) for each in requests]
@@ -707,7 +707,7 @@ def _vlog_request_rows(requests: Sequence[VlogOperation]) -> RecordedRequestRows
 def _vlog_region_grants(
     operations: Sequence[VlogOperation],
 ) -> tuple[dict[int, list[tuple[int, int]]], list[tuple[int, int]], list[int]]:
-    """The regions granted and released for each request, see `HeapRules`; all of them in order; the released ones."""
+    """The regions of a VLOG stream by request, see `HeapRules`; all of them in order; the released ones."""
     grants: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     waiting: list[tuple[int, int]] = []
     granted, released, place = [], [], 0
@@ -747,7 +747,7 @@ def _replayed_vlog_regions(events: Events, kind: Kind) -> list[tuple[int, int]]:
 
 
 def _events_in_vlog_order(events: Events, requests: Sequence[VlogOperation]) -> Events:
-    """Events with the order of their record in `time`, and without the failures of optional requests."""
+    """Events with the order of their VLOG record in `time`, and without the failures of optional requests."""
     soft = np.array([each.is_soft for each in requests], bool)
     at: NDArray[np.uint64] = events["time"]
     kept = without(events, (events["kind"] == Kind.OOM) & soft[at])

@@ -162,7 +162,7 @@ class _ProfileReader:
         return count
 
     def _values(self, stats: Sequence[bytes], start: int, what: str) -> list[Any]:
-        """The values of one event, in the order of `_ABSENT`, and one for the stats that are not read.
+        """The values of one event of a profile, in the order of `_ABSENT`, and one for the stats that are not read.
 
         `start`, where its piece begins in the file, and `what`, the name of its line, are for errors.
         """
@@ -176,7 +176,7 @@ class _ProfileReader:
         return values
 
     def _parsed(self, raw: bytes, start: int, what: str) -> tuple[int, Any]:
-        """The place and the value of a stat; they are remembered: most stats are equal to an earlier one."""
+        """The place and the value of a stat of a profile; they are remembered: most are equal to an earlier one."""
         stat = parse_protobuf_message(self._plane.wire, "XStat", raw, start, what)
         place = self._places.get(stat.metadata_id)
         found = (_IGNORED, None) if place is None else (place, self._value(stat, _ABSENT_VALUES[place]))
@@ -226,7 +226,7 @@ class _ProfileReader:
 
 
 class _ProfileRows:
-    """Collects the memory events with enough data for a replay, as rows of `_ROW`, and the names they refer to."""
+    """Collects the memory events of a profile with enough data for a replay, as rows of `_ROW`, and their names."""
 
     def __init__(self, path: object, planes: Sequence[Plane]) -> None:
         self.path = path
@@ -290,7 +290,7 @@ def _no_memory_events(path: object, cut: str | None, left_out: Mapping[str, int]
 def _profile_pools(
     numbers: NDArray[np.int64], keys: Sequence[tuple[int, str]], planes: Sequence[Plane]
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """The pool of each row, and the names of pools: the allocator, with the plane if several hosts have that name.
+    """The pool of each row of a profile, and the names of pools: the allocator, with the plane if hosts share it.
 
     Planes can have the same name, too; then a number follows.
     """

@@ -124,11 +124,11 @@ class Checks:
 
     @property
     def differing(self) -> int:
-        """Requests in which at least one number differs."""
+        """Recorded requests in which at least one number differs from the reconstruction."""
         return self.checked - self.matched
 
     def to_json(self, pool: str, method: str, unmatched: int, **more: object) -> dict[str, object]:
-        """The entry of a heap in `Origin.details`; `unmatched`: frees of addresses that were never allocated."""
+        """The checks of a reconstructed heap for `Origin.details`; `unmatched`: frees of addresses never allocated."""
         return {
             "pool": pool,
             "method": method,
@@ -330,7 +330,7 @@ _MOST_HEAPS = 16
 
 @dataclass
 class _HeapOfRequests:
-    """One of several heaps with one name in a profile: what it has in use, the addresses it used, its requests."""
+    """One of several heaps with one name to be reconstructed: what it has in use, its addresses, its requests."""
 
     in_use: int
     low: int
@@ -338,7 +338,7 @@ class _HeapOfRequests:
     places: list[int] = field(default_factory=list)
 
     def distance(self, address: int) -> int:
-        """Bytes between an address and those that the heap used."""
+        """Bytes between an address and those that the heap to be reconstructed used."""
         return max(self.low - address, address - self.high, 0)
 
 
@@ -533,7 +533,7 @@ class _Heap:
 
 
 def reconstruct(recorded: RecordedRequests) -> Reconstruction:
-    """The events of every heap in `recorded`, interleaved, with a MARK at the start of each step."""
+    """Reconstruct the events of every heap in `recorded`, interleaved, with a MARK at the start of each step."""
     before = recorded.labels.intern("in use before the profile began")
     requests = recorded.requests.copy()
     heaps: list[_Heap] = []
@@ -608,7 +608,7 @@ def _reconstructed_heap(
 
 
 def _recorded_heap_limit(requests: RecordedRequestRows) -> int | None:
-    """The limit of the heap: bytes in use, reserved and available; None if not recorded."""
+    """The recorded limit of a heap to be reconstructed: bytes in use, reserved and available; None if not recorded."""
     known = requests[(requests["bytes_available"] != ABSENT) & (requests["bytes_in_use"] != ABSENT)]
     reserved = np.where(known["bytes_reserved"] == ABSENT, 0, known["bytes_reserved"])
     limits, counts = np.unique(

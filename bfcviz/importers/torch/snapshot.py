@@ -878,7 +878,7 @@ def _overwritten_history_text(settings: Mapping[str, Any]) -> str:
 
 
 def _snapshot_pool_options(settings: Mapping[str, Any]) -> dict[str, object]:
-    """The allocator's settings that are plain values, by PyTorch's names."""
+    """The allocator's settings in a snapshot that are plain values, by PyTorch's names."""
     options: dict[str, object] = {}
     for name, value in list(settings.items())[:_MOST_OPTIONS]:
         numbers = value.values() if isinstance(value, dict) else ()
