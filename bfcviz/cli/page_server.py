@@ -359,7 +359,7 @@ class PageServer(Voila):  # type: ignore[misc]
 
 
 def _redirect_page(folder: Path, address: str) -> str:
-    """The address of a page in the folder that leads to the address, and that no other user can read.
+    """The address of a page in the server's folder that leads to the address, and that no other user can read.
 
     Every user can read the command line of the browser: it must not have the token.
     """
@@ -726,7 +726,7 @@ _GET_MODEL: Final = re.compile(
 
 
 def _finds_late_models(script: bytes) -> bytes:
-    """The manager of widgets (8.1), which then finds a widget that comes late, also on a slow machine.
+    """The page's manager of widgets (8.1), which then finds a widget that comes late, also on a slow machine.
 
     Its own `get_model` looks every 100 ms for 2 s, and not once more after them. Where the page was busy with the
     making of all widgets when the 2 s ended, the view stays empty: "model not found", though the widget is there. A

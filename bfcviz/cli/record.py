@@ -111,7 +111,7 @@ def _wait_for_program(process: int, signals: set[signal.Signals]) -> int:
 
 
 def _next_program_signal(signals: set[signal.Signals]) -> tuple[int, bool]:
-    """Wait for a signal; also whether it was typed: then the terminal has sent it to the program too."""
+    """Wait for a signal to `bfcviz record`; also whether it was typed: then the terminal sent it to the program too."""
     if hasattr(signal, "sigwaitinfo"):
         info = signal.sigwaitinfo(signals)
         return info.si_signo, info.si_code > 0  # from the kernel, not from a process

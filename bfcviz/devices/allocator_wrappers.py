@@ -195,7 +195,7 @@ class Tracked(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """What a `TrackingAllocator` found of one label, not freed: number of chunks, their bytes, and the oldest chunk."""
+    """What the wrapper `TrackingAllocator` found of one label, not freed: number of chunks, bytes, the oldest chunk."""
 
     label: str
     chunks: int

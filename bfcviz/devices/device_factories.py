@@ -26,11 +26,11 @@ class CreationContext:
     memories: dict[str, SimulatedMemory] = field(default_factory=dict)
 
     def of_type(self, device_type: str) -> list[PlannedDevice]:
-        """The planned devices of a type."""
+        """The planned devices of a type, for its factory."""
         return [each for each in self.planned if each.name.device_type == device_type]
 
     def memory_of(self, planned: PlannedDevice) -> SimulatedMemory | None:
-        """The memory of a simulated GPU, shared by its logical devices; None for a real GPU."""
+        """The memory of a simulated GPU, for the factory of its logical devices, which share it; of a real GPU None."""
         gpu = planned.physical
         if not gpu.simulated:
             return None

@@ -25,7 +25,7 @@ _PIECE: Final = 1 << 20
 
 @runtime_checkable
 class Access(Protocol):
-    """Reads and writes memory by address."""
+    """Access to memory by address: reads and writes it."""
 
     def read(self, address: int, num_bytes: int) -> bytes:
         """Read bytes of memory at an address."""
@@ -42,7 +42,7 @@ class Access(Protocol):
 
 
 class HostAccess(Access):
-    """Memory of this process, by ctypes. An invalid address crashes it: use only addresses from an allocator."""
+    """Access to memory of this process, by ctypes. An invalid address crashes it: use those of an allocator only."""
 
     def read(self, address: int, num_bytes: int) -> bytes:
         """Read bytes of this process's memory at an address."""
@@ -54,7 +54,7 @@ class HostAccess(Access):
 
 
 class DeviceAccess(Access):
-    """Memory of a GPU, or pinned memory, by synchronous copies of the GPU's driver."""
+    """Access to memory of a GPU, or pinned memory, by synchronous copies of the GPU's driver."""
 
     def __init__(self, driver: Driver, device: int = 0) -> None:
         self.driver = driver
@@ -76,7 +76,7 @@ class DeviceAccess(Access):
 
 
 class SimulatedAccess:
-    """Simulated memory: stores the pages that were written; all other bytes are 0. So it can be guarded, too."""
+    """Access to simulated memory: stores pages that were written; all other bytes are 0. So it can be guarded, too."""
 
     def __init__(self) -> None:
         self._pages: dict[int, bytes] = {}
@@ -120,7 +120,7 @@ _EMPTY: Final = bytes(PAGE)
 
 
 def access_to(allocator: Allocator) -> Access:
-    """The Access for an allocator's memory: that of a wrapper inside it, or one that fits its sub-allocator.
+    """The access to an allocator's memory: that of a wrapper inside it, or one that fits its sub-allocator.
 
     A sub-allocator of your own sets an attribute: `place = "host"`.
 

@@ -115,7 +115,7 @@ class TensorBuffer:
             )
 
     def _construct(self, operations: ElementOperations) -> None:
-        """Run all constructors of elements. If one fails, destroy the constructed elements and free the memory."""
+        """Run all constructors of a tensor's elements. If one fails, destroy the elements made and free the memory."""
         done = 0
         try:
             for place in self._elements():

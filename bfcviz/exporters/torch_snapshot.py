@@ -43,14 +43,14 @@ class Frames:
         self.dropped = Counter[str]()
 
     def of(self, label: int) -> list[Frame]:
-        """The frames of a label, the innermost first; pickle writes a shared list once."""
+        """The frames of a label for a PyTorch snapshot, the innermost first; pickle writes a shared list once."""
         known = self._lists.get(label)
         if known is None:
             known = self._lists[label] = self._frames(label)
         return known
 
     def more(self, label: int) -> dict[str, str]:
-        """The name of a label and what else PyTorch has a place for, beside the frames."""
+        """The name of a label for a PyTorch snapshot, and what else PyTorch has a place for, beside the frames."""
         known = self._more.get(label)
         if known is None:
             name, details = self._labels[label]

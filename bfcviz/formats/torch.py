@@ -74,7 +74,7 @@ class Rules:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
-        """The rules in a snapshot's `allocator_settings`; PyTorch's default for each that is missing or impossible."""
+        """PyTorch's rules in a snapshot's `allocator_settings`; its default for each that is missing or impossible."""
         largest = _torch_rule_number(settings.get("max_split_size"))
         threshold = _torch_rule_number(settings.get("garbage_collection_threshold"))
         try:
@@ -286,7 +286,7 @@ class TorchStreamNumbers:
         self._numbers: dict[int, int] = {}
 
     def of(self, handle: int) -> int:
-        """The number of a stream; all streams after the 65,534th share one."""
+        """The number of a stream of PyTorch; all streams after the 65,534th share one."""
         if handle == 0:
             return 0
         return self._numbers.setdefault(handle, min(len(self._numbers) + 1, _LAST_STREAM))

@@ -29,7 +29,7 @@ _KnownSegmentBlock = tuple[int, int, int, int]
 
 
 class SegmentReports(Protocol):
-    """Takes reports about another allocator, such as an `ObservedHeap`; `time` is in nanoseconds, None: now."""
+    """Takes reports about PyTorch's segments, such as an `ObservedHeap`; `time` is in nanoseconds, None: now."""
 
     def allocate(  # noqa: PLR0913, PLR0917  what a ledger records of a block
         self, address: int, size: int, requested: int, label: int, stream: int, time: int | None
@@ -337,9 +337,10 @@ class OldSegmentBlock(NamedTuple):
 
 
 class SegmentPiece(NamedTuple):
-    """Memory [start, stop) that is granted and released as one. `ends`: row of its release; NEVER: still there.
+    """A piece of a segment, memory [start, stop), that is granted and released as one.
 
-    `grows`: it belongs to an expandable segment, so that pieces side by side with the same end are one region.
+    `ends`: row of its release; NEVER: still there. `grows`: it belongs to an expandable segment, so that pieces side by
+    side with the same end are one region.
     """
 
     start: int
@@ -350,7 +351,7 @@ class SegmentPiece(NamedTuple):
 
 
 class SegmentRewind:
-    """Undoes entries of the history: from the segments at its end back to those before it.
+    """Undoes entries of PyTorch's history: from the segments at its end back to those before it.
 
     Args:
         blocks: the entries about blocks, the first one first; of `BLOCK_CHANGE`.
@@ -479,7 +480,7 @@ def _piece_of_segment(segment: Row) -> SegmentPiece:
 
 
 def _joined_segment_pieces(pieces: Iterable[SegmentPiece]) -> list[SegmentPiece]:
-    """Spans that blocks may lie in: an expandable segment is one, a block never leaves another segment."""
+    """Spans of segments that blocks may lie in: an expandable one is one span, a block never leaves another."""
     found: list[SegmentPiece] = []
     for piece in pieces:
         before = found[-1] if found else None

@@ -61,7 +61,7 @@ class ClientSettings(NamedTuple):
 
 
 def client_settings(environment: Mapping[str, str]) -> ClientSettings:
-    """The settings in JAX's variables.
+    """The settings of XLA's client in JAX's variables.
 
     Raises:
         SettingError: a value that JAX refuses, or an allocator that is not a BFC heap.
@@ -82,6 +82,7 @@ def client_settings(environment: Mapping[str, str]) -> ClientSettings:
 
 
 def _check_xla_allocator(kind: str) -> None:
+    """Refuse an allocator of XLA's client that is not a BFC heap."""
     if kind in ("default", "bfc"):
         return
     if kind in _OTHERS:
@@ -94,6 +95,7 @@ def _check_xla_allocator(kind: str) -> None:
 
 
 def _xla_memory_fraction(name: str, text: str, *, unified: bool) -> float:
+    """The share of the device's memory that one of JAX's variables gives XLA's client."""
     if not text:
         return DEFAULT_FRACTION
     share = re.fullmatch(

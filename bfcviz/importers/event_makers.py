@@ -110,7 +110,7 @@ def events_of_state(chunks: HeapChunks, regions: list[HeapRegion]) -> Events:
 
 
 def _region_of_each_chunk(chunks: HeapChunks, regions: list[HeapRegion]) -> NDArray[np.intp]:
-    """The region of each chunk, by its index; checks that the chunks tile the regions."""
+    """The region of each chunk of a file, by its index; checks that the chunks tile the regions."""
     starts = np.array([region.address for region in regions], np.uint64)
     stops = starts + np.array([region.size for region in regions], np.uint64)
     slots: NDArray[np.intp] = np.searchsorted(starts, chunks["address"], "right") - 1

@@ -51,7 +51,7 @@ def without(log: Events, dropped: NDArray[np.bool_]) -> Events:
 
 
 def _in_order(logs: Sequence[Events], order_of: Callable[[Events], NDArray[np.intp]]) -> Events:
-    """The events of all logs in the order of `order_of`; the only log is not copied."""
+    """The events of all imported heaps in the order of `order_of`; those of a single heap are not copied."""
     if len(logs) > MAX_POOLS:
         raise TraceError(f"the file holds {len(logs)} heaps; a trace can have {MAX_POOLS}")
     for pool, log in enumerate(logs):

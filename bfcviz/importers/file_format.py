@@ -181,7 +181,7 @@ def _json_text(head: bytes) -> str | None:
 
 
 def json_encoding(data: bytes) -> str:
-    """The encoding of a JSON file: UTF-8, or (from Windows) UTF-16 with or without a mark."""
+    """The encoding of a file that has JSON format: UTF-8, or (from Windows) UTF-16 with or without a mark."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16"
     if b"\0" in data[:2]:  # the first character of JSON is ASCII

@@ -41,7 +41,7 @@ class JsonStream:
         return f"character {self._before + self._at}"
 
     def items(self, key: str) -> Iterator[Any]:
-        """The values of the text's array; if the text is an object, those of the arrays under `key`.
+        """The values of the array of a JSON text; if it is an object, those of the arrays under `key`.
 
         NaN and Infinity, which are not JSON but do occur, become None.
 

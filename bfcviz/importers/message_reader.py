@@ -183,7 +183,7 @@ _PLAIN: Final = re.compile("[!-/:-~]+")
 
 
 class _WordSearch:
-    """Finds which of many texts can be in a long one, by their words, much faster than by a search for each.
+    """Finds which of many messages can be in a long text, by their words, much faster than by a search for each.
 
     A log has few different lines without their digits, and those have few different words: they are looked at instead
     of all.
@@ -197,7 +197,7 @@ class _WordSearch:
         self._words = frozenset[str]().union(*self._needs)
 
     def possible(self, small: str) -> list[int]:
-        """Numbers of the texts of which all words are in this one, which is in small letters."""
+        """Numbers of the messages of which all words are in this text, which is in small letters."""
         lines = set(small.encode("latin-1", "replace").translate(_SPACES_FOR_DIGITS).split(b"\n"))
         different = b"\n".join(set(b"\n".join(lines).split())).decode("latin-1")
         there = {word for word in self._words if word in different}
@@ -730,7 +730,7 @@ class _LogClock:
         self._last: int | None = None  # the last time before, if it is near
 
     def time_of(self, buffer: str, start: int) -> LogTime | None:
-        """When the line at this place was written; where it does not say that, the last near line that does."""
+        """When the line of a message was written; where it does not say that, the last near line that does."""
         end = buffer.find("\n", start, start + WIDEST)
         line = buffer.rfind("\n", 0, start) + 1
         stop = end if end >= 0 else start + WIDEST

@@ -39,7 +39,7 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
 
 
 def _format_of(path: Path) -> Format:
-    """As `detect_format`; the error says what is there in place of a trace: the traces of a job, or a message."""
+    """The format of a file to open; the error says what is there in place of a trace: a job's traces, or a message."""
     try:
         return detect_format(path)
     except FileError as error:

@@ -84,7 +84,7 @@ class PprofProfile:
             yield PprofSample(stacks[places], numbers.get(2, []), dict(map(self._label, labels)))
 
     def _stack(self, places: tuple[int, ...]) -> tuple[CodePlace, ...]:
-        """The frames of these locations of a profile; samples of a small file may name long frames without end."""
+        """The frames of these locations of a pprof profile; samples may name the same long frames without end."""
         frames = [frame for place in places for frame in self._frames.get(place, ())]
         self._limits.count(TEXT, sum(len(frame.function) + len(frame.file) + 8 for frame in frames))
         return tuple(frames)

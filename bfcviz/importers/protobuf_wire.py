@@ -39,7 +39,7 @@ class Wire:
         self.limits = Limits(path, len(data)) if limits is None else limits
 
     def fields(self, start: int, stop: int) -> Iterator[Field]:
-        """The fields of the message at `data[start:stop]`, in order; only the last can have bytes missing.
+        """The fields of the Protocol Buffers message at `data[start:stop]`, in order; only the last can lack bytes.
 
         Raises:
             FileError: the bytes are not valid fields, or a field reaches beyond its message.
@@ -51,7 +51,7 @@ class Wire:
             at = field.stop
 
     def run(self, number: int, at: int, stop: int, most: int) -> tuple[int, int]:
-        """The end of a run of fields `number` (below 16, with a length) that begins at `at`, and their count.
+        """The end of a run of Protocol Buffers fields `number` (below 16, with a length) from `at`, and their count.
 
         The run ends before the first other or incomplete field, or when it has `most` bytes or more. This is much
         faster than `fields`.
@@ -75,7 +75,7 @@ class Wire:
         return at, count
 
     def field(self, at: int, stop: int) -> Field:
-        """The field at `at` of a message that ends at `stop`. Raises as `fields`."""
+        """The field at `at` of a Protocol Buffers message that ends at `stop`. Raises as `fields`."""
         tag, start = self._varint(at, stop)
         number, wire = tag >> 3, tag & 7
         size = 0

@@ -92,7 +92,7 @@ def _is_rank_folder(path: Path) -> bool:
 
 
 def _rank_files_of_pattern(pattern: Path) -> list[Path]:
-    """The files and recordings of a pattern; empty if it is none."""
+    """The files and recordings of ranks that match a pattern; empty if it is none."""
     text = str(pattern)
     if not has_magic(text) or "\n" in text or "\0" in text:
         return []

@@ -163,7 +163,7 @@ class _VmaParts:
         return pieces
 
     def _label(self, entry: _Entry, **more: str) -> int:
-        """Named by its name, or else by its type."""
+        """The label of a piece of a VMA dump: named by its name, or else by its type."""
         kind, name = str(entry.get("Type", "")), str(entry.get("Name", ""))
         details = {key.lower(): str(entry[key]) for key in _DETAILS if key in entry}
         details |= more | ({"type": kind} if kind and name else {})

@@ -359,7 +359,7 @@ class DumpCollector:
         dump.op = "" if op is None else op["op"].partition(".  Current allocation")[0].strip()
 
     def _of_late_header(self, record: LogRecord) -> Dump | None:
-        """The dump that ended just before its warning, as until 2017."""
+        """The dump of a failed request that ended just before its warning, as until 2017."""
         dump = self._open.get((record.writer, record.thread))
         if dump is None or dump.has_warning or dump.stage is Stage.HEADER:
             return None

@@ -283,7 +283,7 @@ def _unwrapped_log_text(text: str) -> LogText:
 
 
 def _wrapped_log_lines(lines: Sequence[str]) -> set[int]:
-    """The lines that go on in the next one; none if only few records do, which then is a coincidence."""
+    """The lines of a log that go on in the next one; none if only few records do, which then is a coincidence."""
     lengths = _lengths(lines)
     width = int(lengths.max())
     wraps = _wraps(lines, lengths, width)
@@ -304,7 +304,7 @@ def _lengths(lines: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _wraps(lines: Sequence[str], lengths: NDArray[np.int64], width: int) -> list[int]:
-    """The lines that begin a record, have all the width of a terminal, and go on in the next line."""
+    """The lines of a log that begin a record, have all the width of a terminal, and go on in the next line."""
     if not _NARROWEST <= width <= _WIDEST:
         return []
     full = np.flatnonzero(lengths == width).tolist()
@@ -437,7 +437,7 @@ def records(log: LogText | LogPieces, run: str = "") -> Iterator[LogRecord]:
 def _records_of_common_lines(
     fields: list[str], prefix: _Prefix, lines: "_LineNumbers", *, may_split: bool
 ) -> Generator[LogRecord, None, _Prefix]:
-    """The records of a text that `_COMMON_LINE` split, without the last one; returns the prefix of that."""
+    """The records of a log's text that `_COMMON_LINE` split, without the last one; returns the prefix of that."""
     _, time, file, writer, thread = prefix
     for text, *groups in zip(*[iter(fields)] * _FIELDS, strict=False):
         message = text + "\n"
@@ -531,7 +531,7 @@ def _common_record_prefix(groups: Sequence[Any], start: int) -> _Prefix:
 
 @lru_cache(64)
 def _record_run_pattern(message: str, file: str, thread: str) -> re.Pattern[str]:
-    """Lines of one thread with such messages. Possessive: it never goes back."""
+    """Lines of one thread of a log with such messages. Possessive: it never goes back."""
     time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: [IWEF] "
     if thread:
         time = rf"[IWEF]\d{{4}} \d\d:\d\d:\d{{2,11}}\.\d{{6}} {{1,9}}{thread} "

@@ -60,7 +60,7 @@ class TensorMemoryLine(NamedTuple):
 
     @property
     def has_memory(self) -> bool:
-        """Whether the line's address and sizes can be those of an allocation; a tensor without elements has none."""
+        """Whether address and sizes of the line can be those of an allocation; a tensor without elements has none."""
         half = 1 << 63  # processes use the lower half of all addresses
         return self.address > 0 and 0 < self.requested <= self.allocated < half - self.address
 

@@ -818,7 +818,7 @@ def _what_is_missing(
 
 
 def _vlog_free_reasons(placed: PlacedVlogFrees) -> list[str]:
-    """How the addresses of frees were found, as reasons of the trace's origin."""
+    """How the addresses of frees in a VLOG stream were found, as reasons of the trace's origin."""
     reasons = []
     if placed.guessed:
         reasons.append(

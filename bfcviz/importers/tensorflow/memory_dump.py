@@ -121,7 +121,7 @@ class _DumpReader:
         self._labels = labels
 
     def read(self) -> tuple[list[_Dump], str | None]:
-        """The dumps, and what is missing at the end of the file, None if nothing is.
+        """The memory dumps, and what is missing at the end of the file, None if nothing is.
 
         A dump begins with the name of its allocator. A field that is cut off is left out.
         """

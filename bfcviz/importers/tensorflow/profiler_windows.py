@@ -133,7 +133,7 @@ class _WindowHeap:
     addresses: list[int] = field(default_factory=list)  # of these chunks, ascending
 
     def read(self, rows: RecordedRequestRows, *, is_first: bool) -> RecordedRequestRows:
-        """Carry out the requests of a window; returns those that must have come in the gap before it."""
+        """Carry out the requests of a profiler window; returns those that must have come in the gap before it."""
         frees: list[tuple[int, int, int]] = []
         allocations: list[tuple[int, int, int]] = []
         fresh: set[int] = set()  # addresses of which this window has told something
@@ -157,7 +157,7 @@ class _WindowHeap:
         return found
 
     def _remove_old(self, start: int, stop: int, fresh: set[int]) -> list[tuple[int, int, int]]:
-        """Remove the chunks in [start, stop) that are in use since before this window.
+        """Remove the chunks in [start, stop) that are in use since before this profiler window.
 
         Returns:
             Their addresses, sizes and requested bytes, which are not known.

@@ -411,7 +411,7 @@ _BLOCK = 8192  # requests
 
 
 class PlacedChunks(NamedTuple):
-    """The events of one pool, and how well they agree with the recorded numbers."""
+    """The reconstructed events of one pool, and how well they agree with the recorded numbers."""
 
     # With the index of the request in `time`; chunks from before the first request are allocated first.
     events: Events
@@ -621,7 +621,7 @@ def _recorded_heap_limit(requests: RecordedRequestRows) -> int | None:
 def _reconstruction_differences(
     name: str, checks: Checks, replayed: ReconstructionReplay, unmatched: int
 ) -> list[str]:
-    """Descriptions of the differences between the replay and the recorded numbers."""
+    """Descriptions of the differences between the reconstruction and the recorded numbers."""
     reasons = []
     if unmatched:
         reasons.append(f"{unmatched} frees of addresses never allocated in the profile were left out")

@@ -102,7 +102,7 @@ class Plane:
     spans: list[Field] = field(default_factory=list)
 
     def lines(self) -> Iterator[Line]:
-        """The complete lines of a plane.
+        """The complete lines of a plane of an XSpace.
 
         Raises:
             FileError: a line's bytes are corrupt, or the file holds too many events.
@@ -112,7 +112,7 @@ class Plane:
 
 
 class XSpace(NamedTuple):
-    """The planes of a profile in file order; `cut` says what is missing at its end, None if nothing is."""
+    """The planes of an XSpace in file order; `cut` says what is missing at its end, None if nothing is."""
 
     planes: list[Plane]
     cut: str | None

@@ -59,7 +59,7 @@ class TraceRange(NamedTuple):
 
 
 class HistoryEntrySource(NamedTuple):
-    """What several entries of the history share: where they come from.
+    """What several entries of the allocation history share: where they come from.
 
     `stack`: a number; 0: none. `forward`: of a gradient, the traceback of the forward pass.
     """

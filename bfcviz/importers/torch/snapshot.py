@@ -245,7 +245,7 @@ _LONGEST: Final = MAX_LABEL_BYTES // 8  # JSON escapes a character with up to 6 
 
 
 class SnapshotLabels:
-    """Interns where entries and blocks come from: name, stack, compile context, private pool.
+    """Interns where entries and blocks of a snapshot come from: name, stack, compile context, private pool.
 
     Args:
         labels: the table.
@@ -621,7 +621,7 @@ def read_json(path: Path, data: bytes, rows: HistoryRows) -> Any:
 
 
 def _json_snapshot_value(value: Any, rows: HistoryRows, depth: int) -> Any:
-    """What `PickleReader` makes of the same value: an entry is a row, a list of entries a range, of frames a stack."""
+    """What a JSON value of a snapshot becomes: an entry is a row, a list of entries a range, of frames a stack."""
     if depth == 0:
         raise ValueError("is nested too deeply")
     if isinstance(value, dict):
