@@ -19,16 +19,15 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Origin, Pool, RecordedFailure, Status, end_missing
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.formats.rmm import (
+from bfcviz.formats.rmm import UNIT, round_up
+from bfcviz.formats.rmm_log_format import (
     ALLOCATE,
     FAIL,
     FREE,
     REALLOCATE,
-    UNIT,
     RmmDayCount,
     RmmLogFormat,
     RmmRequest,
-    round_up,
 )
 from bfcviz.importers.event_makers import REPORT, RecordedHistory, Reports, numbered_names, numbers_of
 from bfcviz.importers.event_order import by_time
