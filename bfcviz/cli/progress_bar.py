@@ -25,7 +25,7 @@ _ERASE: Final = "\r\x1b[K"
 
 
 class ProgressBar:
-    """One line on a terminal: what is read, how much of it, and for how long; a thread draws it."""
+    """One line on a terminal that shows progress: what is read, how much of it, and for how long; a thread draws it."""
 
     def __init__(self, text: str, stream: TextIO) -> None:
         self.share: float | None = None  # how much is done, 0..1; None: unknown
@@ -84,7 +84,7 @@ class _CountedTrace(Trace):
 
 @contextmanager
 def open_with_progress(file: str) -> Iterator[Trace]:
-    """Open a file; until the end of the `with` a terminal shows how much of it was read.
+    """Open a file; until the end of the `with` a progress bar on a terminal shows how much of it was read.
 
     Raises:
         FileError: the file cannot be read.

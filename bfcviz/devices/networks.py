@@ -265,11 +265,11 @@ class MLP(Network):
 
     @property
     def input_shape(self) -> Shape:
-        """Shape of a batch."""
+        """Shape of a batch for this network."""
         return (self.batch, self.sizes[0])
 
     def parameters(self) -> dict[str, Shape]:
-        """A kernel and a bias per layer."""
+        """Shapes of the weights of this network: a kernel and a bias per layer."""
         sizes = (*self.sizes, self.classes)
         shapes: dict[str, Shape] = {}
         for number, pair in enumerate(pairwise(sizes), 1):
@@ -278,7 +278,7 @@ class MLP(Network):
         return shapes
 
     def logits(self, graph: Graph, weights: dict[str, Value], x: Value) -> Value:
-        """Forward pass."""
+        """Forward pass of this network."""
         for number in range(1, len(self.sizes)):
             x = relu(graph, dense(graph, x, weights, f"dense_{number}"))
         return dense(graph, x, weights, f"dense_{len(self.sizes)}")
@@ -365,11 +365,11 @@ class Attention(Network):
 
     @property
     def input_shape(self) -> Shape:
-        """Shape of a batch."""
+        """Shape of a batch for this network."""
         return (self.batch * self.tokens, self.width)
 
     def parameters(self) -> dict[str, Shape]:
-        """Four attention matrices and two dense layers per layer, and the last dense layer."""
+        """Shapes of its weights: four attention matrices and two dense layers per layer, and the last dense layer."""
         shapes: dict[str, Shape] = {}
         for number in range(1, self.layers + 1):
             shapes |= {
@@ -382,7 +382,7 @@ class Attention(Network):
         return {**shapes, "dense/kernel": (self.width, self.classes), "dense/bias": (self.classes,)}
 
     def logits(self, graph: Graph, weights: dict[str, Value], x: Value) -> Value:
-        """Forward pass."""
+        """Forward pass of this network."""
         for number in range(1, self.layers + 1):
             start = f"layer_{number}/"
             own = {
@@ -505,11 +505,11 @@ class ConvNet(Network):
 
     @property
     def input_shape(self) -> Shape:
-        """Shape of a batch."""
+        """Shape of a batch for this network."""
         return (self.batch, self.image, self.image, self.channels[0])
 
     def parameters(self) -> dict[str, Shape]:
-        """Filters and biases of the convolutions, then the dense layer."""
+        """Shapes of the weights of this network: filters and biases of the convolutions, then the dense layer."""
         shapes: dict[str, Shape] = {}
         for number, (c, d) in enumerate(pairwise(self.channels), 1):
             shapes[f"conv_{number}/filter"] = (self.size, self.size, c, d)
@@ -522,7 +522,7 @@ class ConvNet(Network):
         }
 
     def logits(self, graph: Graph, weights: dict[str, Value], x: Value) -> Value:
-        """Forward pass."""
+        """Forward pass of this network."""
         for number in range(1, len(self.channels)):
             with graph.runner.scope(f"conv_{number}"):
                 x = conv2d(graph, x, weights[f"conv_{number}/filter"])

@@ -384,7 +384,7 @@ def resolve_shape(shape: Any, count: int) -> tuple[int, ...]:
 
 
 class Tensor(TensorValues):
-    """Allocates its memory when created, and frees it with the last reference: tensor, view or array.
+    """A tensor: allocates its memory when created, and frees it with the last reference: tensor, view or array.
 
     Numbers are not initialised; constructed types start empty.
 

@@ -92,13 +92,16 @@ def _format_of_folder(path: Path) -> Format:
 
 
 def _is_pickle(head: bytes) -> bool:
-    """Protocol 2 or later begins with PROTO and the version; earlier ones with a list or dict, put into the memo."""
+    """Whether the format is a pickle.
+
+    Protocol 2 or later begins with PROTO and the version; earlier ones with a list or dict, put into the memo.
+    """
     later = len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5
     return later or re.match(rb"\([dl]p[01]\n|[}\]]q[\0\1]", head) is not None
 
 
 def _is_snapshot(head: bytes) -> bool:
-    """A pickle, or a snapshot as JSON."""
+    """Whether the format is a PyTorch snapshot: a pickle, or a snapshot as JSON."""
     if _is_pickle(head):
         return True
     text = _json_text(head) or ""
@@ -106,7 +109,7 @@ def _is_snapshot(head: bytes) -> bool:
 
 
 def _is_xspace(head: bytes) -> bool:
-    """Whether the first field belongs to XSpace; if it is a plane, whether its first fields are those of a plane."""
+    """Whether the format is XSpace, by the first field; if it is a plane, by the first fields of that."""
     first, inside = _first_message(head)
     if first is None or _is_name_field(head, first):
         return False
@@ -120,13 +123,13 @@ def _is_of_plane(field: Field) -> bool:
 
 
 def _is_pprof(head: bytes) -> bool:
-    """Whether field 1 is a `sample_type`: its fields 1 (type) and 2 (unit) are numbers."""
+    """Whether the format is pprof: field 1 is a `sample_type`, with fields 1 (type) and 2 (unit) that are numbers."""
     first, inside = _first_message(head)
     return first is not None and first.number == 1 and bool(inside) and all(f.wire == VARINT for f in inside)
 
 
 def _is_memory_dump(head: bytes) -> bool:
-    """Whether a file begins as a memory dump: field 1 names an allocator, and field 2 (bins) or 3 (chunks) follows."""
+    """Whether the format is a memory dump: field 1 names an allocator, and field 2 (bins) or 3 (chunks) follows."""
     first, _ = _first_message(head)
     if first is None or not _is_name_field(head, first) or first.missing:
         return False
@@ -158,7 +161,10 @@ def _first_message(head: bytes) -> tuple[Field | None, list[Field]]:
 
 
 def _is_text(head: bytes) -> bool:
-    """No control characters except white space and ESC; the field tags of a profile are control characters."""
+    """Whether the format is text: it has no control characters except white space and ESC.
+
+    The field tags of a profile are control characters.
+    """
     return not head.translate(None, _TEXT_BYTES)
 
 
@@ -190,7 +196,7 @@ def json_encoding(data: bytes) -> str:
 
 
 def _is_rmm_log(head: bytes) -> bool:
-    """Whether one of the first lines is a header of RMM's `logging_resource_adaptor`, of any version."""
+    """Whether the format is RMM's log: one of the first lines is a header of `logging_resource_adaptor`."""
     lines = head[:4096].splitlines()[:20]
     return any(
         re.match(rb"\s*((Thread,)?Time,Action,|Event Type,Device ID,Address,)", line) is not None
@@ -199,7 +205,7 @@ def _is_rmm_log(head: bytes) -> bool:
 
 
 def _is_tensorflow_log(path: Path) -> bool:
-    """Whether a line of the allocator is anywhere in a text, which may be long, and one line."""
+    """Whether the format is TensorFlow's log: a line of the allocator is anywhere in a text, also of one long line."""
     tail = b""
     for piece in ContentPieces(path, UNPACKED_TEXT):
         text = tail + piece

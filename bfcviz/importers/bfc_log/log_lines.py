@@ -323,7 +323,7 @@ def _begins_record(line: str) -> bool:
 
 
 class _WrapCounter:
-    """Counts the records of a text that a terminal may have cut, in pieces of whole lines."""
+    """Counts the records of a log that a terminal may have cut, in pieces of whole lines."""
 
     def __init__(self) -> None:
         self._width = 0
@@ -332,7 +332,7 @@ class _WrapCounter:
 
     @property
     def may_be_wrapped(self) -> bool:
-        """Whether `_wrapped_log_lines` of the whole text may find any."""
+        """Whether `_wrapped_log_lines` of the whole log may find any."""
         return self._count >= _FEWEST_WRAPS
 
     def take(self, text: str) -> None:

@@ -457,7 +457,7 @@ def place_chunks(requests: RecordedRequestRows, label_before: int) -> PlacedChun
 
 
 def _recorded_request_rows(requests: RecordedRequestRows) -> Iterator[tuple[Any, ...]]:
-    """The columns that become events, row by row; in blocks, because Python objects need ten times the memory."""
+    """The recorded requests as rows to reconstruct from; in blocks, for Python objects need ten times the memory."""
     for start in range(0, len(requests), _BLOCK):
         block = requests[start : start + _BLOCK]
         yield from zip(*(block[name].tolist() for name in _COLUMNS), strict=True)
@@ -509,7 +509,7 @@ _UNKNOWN = (*REGION_FACTS, "requested_bytes_in_use", "chunks_in_use")
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Events of all heaps, and how they compare with the recorded numbers."""
+    """Reconstructed events of all heaps, and how they compare with the recorded numbers."""
 
     events: Events  # one stream, in order
     pools: tuple[Pool, ...]  # the heaps, with the options they must have had

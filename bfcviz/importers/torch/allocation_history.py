@@ -195,7 +195,7 @@ def number_of(frames: Any) -> int:
 
 
 def number_in(value: Any, what: str) -> int:
-    """A number of the history or its segments, from 0 to 2^63 - 1.
+    """A number of the allocation history or its segments, from 0 to 2^63 - 1.
 
     Raises:
         ValueError: it is not one.

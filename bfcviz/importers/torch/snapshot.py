@@ -340,7 +340,7 @@ SNAPSHOT: Final = "snapshot"
 
 
 class SnapshotBlockReports:
-    """Passes the reports of `Segments` on to a recorded history; without a time, at that of the last report."""
+    """Passes the reports of a snapshot's `Segments` on to a history; without a time, at that of the last report."""
 
     def __init__(self, history: RecordedHistory) -> None:
         self._history = history
@@ -564,7 +564,7 @@ class SnapshotDeviceReplay:
         self._heap.allocate(address, size, requested, label, stream, time)
 
     def _grant(self, piece: SegmentPiece, time: int) -> None:
-        """Pieces that are released together, side by side in an expandable segment, are one region."""
+        """Grant memory of a snapshot: pieces of an expandable segment that are released together are one region."""
         joins = piece.grows and self._ends.pop(piece.start, None) == piece.ends
         if piece.grows:
             self._ends[piece.stop] = piece.ends
