@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bfcviz.dashboard import Inspector as Inspector
     from bfcviz.dashboard import LiveDashboard as LiveDashboard
     from bfcviz.dashboard.live_dashboard import follow as follow
-    from bfcviz.devices.physical import simulate_gpus as simulate_gpus
+    from bfcviz.devices.physical_devices import simulate_gpus as simulate_gpus
     from bfcviz.errors import BfcvizError as BfcvizError
     from bfcviz.errors import OutOfMemory as OutOfMemory
     from bfcviz.events.label_table import Labels as Labels
@@ -129,7 +129,7 @@ _HOMES = {
     "serve_numpy": ("bfcviz.live.numpy", "serve_numpy"),
     "serve_rmm": ("bfcviz.live.rmm", "serve_rmm"),
     "serve_torch": ("bfcviz.live.torch.serve", "serve_torch"),
-    "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
+    "simulate_gpus": ("bfcviz.devices.physical_devices", "simulate_gpus"),
     "smallest_limit": ("bfcviz.whatif.smallest_limit", "smallest_limit"),
     "sql": ("bfcviz.public_functions", "sql"),
     "sweep": ("bfcviz.whatif.sweep", "sweep"),

@@ -30,12 +30,12 @@ from bfcviz.analysis.what_grew import WhatGrew, moments_between
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.errors import BfcvizError, FileError, NoMessage, TraceError
 from bfcviz.events.trace import Trace
-from bfcviz.importers.file_content import is_url, local_copy
 from bfcviz.importers.file_format import READABLE
 from bfcviz.importers.message_file import last_line, read_message_file
 from bfcviz.importers.message_reader import StatedFailures, is_pasted, read_pasted
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.rank_files import rank_files
+from bfcviz.importers.remote_file import is_url, local_copy
 from bfcviz.model import find_steps
 from bfcviz.model import holders as holder_tree
 from bfcviz.model.find_steps import NAMED_STEPS, failed_steps, failing_pool, opening

@@ -23,7 +23,7 @@ from bfcviz.events.origin import Status, holds_only_states
 from bfcviz.events.schema import Events, Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats import cupy, onnxruntime, rmm, tensorflow, torch, xla
-from bfcviz.formats.message_grammar import SettingWords
+from bfcviz.formats.setting_words import SettingWords
 from bfcviz.model.lifetimes import born_of
 from bfcviz.units import MiB, counted, format_bytes
 

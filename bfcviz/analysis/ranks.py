@@ -25,7 +25,7 @@ from bfcviz.answers import AnswerTable
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Origin, Status, holds_only_states, regions_known, stated_peak
 from bfcviz.events.trace import Trace
-from bfcviz.formats.message_grammar import LogTime
+from bfcviz.formats.stated_failure import LogTime
 from bfcviz.model.find_steps import end_of_state, failed_steps, worst_fragmentation
 from bfcviz.model.grouping import grouping
 from bfcviz.model.model import Model

@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _parse_wait_seconds(text: str) -> float:
+    """The seconds of `bfcviz attach --wait`."""
     try:
         seconds = float(text)
     except ValueError:
@@ -100,7 +101,7 @@ def _newest_window_view(folder: Path, theme: str) -> Any:
     something: while it is busy making those, more of them would only make the first picture late.
     """
     from bfcviz.dashboard.trace_menus import LiveSeries  # noqa: PLC0415
-    from bfcviz.importers.tensorflow.windows import ProfilerWindow, open_windows  # noqa: PLC0415
+    from bfcviz.importers.tensorflow.profiler_windows import ProfilerWindow, open_windows  # noqa: PLC0415
 
     series, loop = LiveSeries("window", theme=theme), asyncio.get_running_loop()
     windows = open_windows(folder, ended=series.ended)

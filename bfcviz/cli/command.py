@@ -4,23 +4,17 @@ A subcommand that runs a program returns the program's exit status.
 """
 
 import argparse
-import json
 import os
-import pwd
-import re
 import shlex
-import signal
-import stat
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from importlib import import_module
-from pathlib import Path
-from typing import Any, Final, NoReturn, TextIO
+from typing import Final, NoReturn, TextIO
 
 import bfcviz
-from bfcviz.errors import BfcvizError, FileError
+from bfcviz.cli.process_folder import recorded_folder
+from bfcviz.errors import BfcvizError
 from bfcviz.terminal import printable, say
 
 PURPOSE: Final = "See every split, merge and extension of a GPU memory heap."
@@ -119,7 +113,7 @@ def make_parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _refuse_unknown_option(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
-    """Say that there is no such option, before argparse says that something else is missing."""
+    """Say that the command line has no such option, before argparse says that something else is missing."""
     words = given[: given.index("--")] if "--" in given else given
     known = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001  has no public name
     takes_words = any(action.nargs in {argparse.REMAINDER, argparse.PARSER} for action in parser._actions)  # noqa: SLF001
@@ -132,7 +126,7 @@ def _refuse_unknown_option(parser: argparse.ArgumentParser, given: Sequence[str]
 
 
 def _no_command(given: Sequence[str]) -> str:
-    """What to type instead of words that begin with no command."""
+    """What to type on the command line instead of words that begin with no command."""
     listed = "`bfcviz --help` lists the commands"
     if not given:
         return f"give a command, such as `bfcviz why FILE` or `bfcviz view FILE`; {listed}"
@@ -166,36 +160,15 @@ _INSTEAD: Final = {
 
 
 def _nearest(word: str, known: Iterable[str], least: float) -> str:
-    """A part of an error: the known word that is the nearest to one that is not, if it is near enough."""
+    """A part of an error of the command line: the known word nearest to one that is not, if it is near enough."""
     from difflib import get_close_matches  # noqa: PLC0415  only for an error
 
     near = get_close_matches(word, list(known), 1, least)
     return f"; the nearest is {near[0]}" if near else ""
 
 
-def add_more_files(parser: argparse.ArgumentParser) -> None:
-    """Add the files after the first one."""
-    parser.add_argument(
-        "more",
-        metavar="FILE",
-        nargs="*",
-        default=[],  # otherwise argparse calls it required
-        help="more files: the ranks or workers of one job, compared, the worst first. A folder or a pattern such as "
-        "'snapshots/*.pickle' stands for all files in it",
-    )
-
-
-def add_kinds(parser: argparse.ArgumentParser, where: str) -> None:
-    """Add the file of rules; `where` says what shows kinds."""
-    parser.add_argument(
-        "--kinds",
-        metavar="FILE",
-        help=f"{where}: rules of your own, one `KIND: REGULAR EXPRESSION` a line, which is searched in the name and "
-        "the stack of an allocation; they come before the built-in ones",
-    )
-
-
 def _print_command_message(text: str) -> None:
+    """Print an error or a warning of a command as one line."""
     say(f"bfcviz: {' '.join(text.splitlines())}", file=sys.stderr)
 
 
@@ -207,112 +180,6 @@ def _show_warning(  # noqa: PLR0913, PLR0917  the signature is Python's
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning as one line, without its place in the code: that does not help at a prompt."""
+    """Print a warning of a command as one line, without its place in the code: that does not help at a prompt."""
     del category, filename, lineno, file, line
     _print_command_message(f"warning: {message}")
-
-
-# ------------------------------------------------------------------------------
-# The number of a process in place of a file: the recording that it writes now, or what can be done without one.
-
-
-_PROCESSES: Final = Path("/proc")
-_RECORD: Final = "BFCVIZ_RECORD="
-_START: Final = "start it by `bfcviz record -- COMMAND`, or with --on-oom, which costs next to nothing"
-
-
-def recorded_folder(word: str) -> str:
-    """The folder that a running process records into, where a word is the number of one; else the word itself.
-
-    Raises:
-        FileError: it is a number, names no file, and no process with this number is recorded.
-    """
-    if not (word.isascii() and word.isdecimal()) or os.path.lexists(word) or not _PROCESSES.is_dir():
-        return word
-    try:
-        return str(_recording_of_process(_PROCESSES / word.lstrip("0").rjust(1, "0")))
-    except (FileNotFoundError, ProcessLookupError):
-        raise FileError(
-            word,
-            "",
-            "there is no such file, and no process of this number on this machine now. If it was recorded, give the "
-            "folder of `bfcviz record -o` (run.bfc where none was given); if it printed an error, its log",
-        ) from None
-    except PermissionError:
-        raise FileError(
-            word,
-            "",
-            f"there is no such file. The process of this number is one of {_owner_of(word)}, and you may not look "
-            "whether it is recorded: if it is, give the folder of `bfcviz record -o`",
-        ) from None
-
-
-def _recording_of_process(process: Path) -> Path:
-    """The folder of its recording, or of that of the program that it runs."""
-    from bfcviz.events.storage.folder import EVENTS_FILE  # noqa: PLC0415  only for a number
-
-    name = (process / "comm").read_text("utf-8", "replace").strip()
-    listed = process / "task" / process.name / "children"  # not of every kernel
-    children = [_PROCESSES / child for child in listed.read_text().split()] if listed.exists() else []
-    for each in (process, *children):
-        for link, target in _written_files(each):
-            if target.name == EVENTS_FILE:
-                is_here = target.exists() and target.samefile(link)  # else it is in a container
-                return target.parent if is_here else each / "root" / target.parent.relative_to("/")
-    told, order = process, _record_order(process)
-    for child in children:
-        with suppress(OSError):
-            told, order = (told, order) if order else (child, _record_order(child))
-    why = f"there is no such file. Process {process.name} ({name}) "
-    if not order:
-        why += (
-            f"runs without a recording, and bfcviz looks into no process that it did not start: {_START}. What it "
-            "holds of a GPU, the driver's tool tells (such as nvidia-smi)"
-        )
-    elif "flight" in order and _handles(told, signal.SIGUSR2):
-        why += (
-            f"keeps its newest events in memory: kill -USR2 {told.name} writes them into {order['folder']}, which "
-            "bfcviz then reads"
-        )
-    else:
-        why += (
-            f"is to record into {order['folder']}, and does not now: it has not imported the framework yet, or its "
-            "recording has ended"
-        )
-    raise FileError(process.name, "", why)
-
-
-def _written_files(process: Path) -> Iterator[tuple[Path, Path]]:
-    """The links of the files that it may write to, and what they lead to; a view of a recording only reads it.
-
-    None where the process is another user's, or has ended.
-    """
-    with suppress(OSError):
-        for link in (process / "fd").iterdir():
-            with suppress(OSError):  # it was just closed
-                if link.lstat().st_mode & stat.S_IWUSR:
-                    yield link, link.readlink()
-
-
-def _record_order(process: Path) -> dict[str, Any]:
-    """What `bfcviz record` told a process that it started; empty: it did not."""
-    settings = (process / "environ").read_text("utf-8", "replace").split("\0")
-    told = (each.removeprefix(_RECORD) for each in settings if each.startswith(_RECORD))
-    with suppress(ValueError):  # it may have been set by hand
-        if isinstance(order := json.loads(next(told, "{}")), dict):
-            return order
-    return {}
-
-
-def _handles(process: Path, number: signal.Signals) -> bool:
-    """Whether a process handles a signal, which ends it otherwise."""
-    status = (process / "status").read_text("utf-8", "replace")
-    handled = re.search(r"^SigCgt:\s*([0-9a-f]+)", status, re.MULTILINE)
-    return handled is not None and bool(int(handled[1], 16) >> (number - 1) & 1)
-
-
-def _owner_of(word: str) -> str:
-    try:
-        return f"user {pwd.getpwuid((_PROCESSES / word).stat().st_uid).pw_name}"
-    except (KeyError, OSError):
-        return "another user"

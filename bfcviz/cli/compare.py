@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from bfcviz.analysis.ranks import pair_lines, paired_ranks, pairs_json
 from bfcviz.analysis.recording_alignment import AlignedBy
 from bfcviz.analysis.recording_comparison import comparison_json, comparison_lines, comparison_markdown
-from bfcviz.cli.common import add_by, asked_ranks, writable
+from bfcviz.cli.arguments import add_by, asked_ranks, writable
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print the comparison, and draw it where asked.
+    """Print the comparison of two recordings, and draw it where asked.
 
     Raises:
         FileError: a file cannot be read; or the picture cannot be written, or would replace a file without --force.
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 class _Sides(NamedTuple):
-    """What is compared; and how the ranks of several files were chosen, as text and as JSON values."""
+    """What `bfcviz compare` compares; and how the ranks of several files were chosen, as text and as JSON values."""
 
     a: Trace
     b: Trace
@@ -108,7 +108,7 @@ class _Sides(NamedTuple):
 
 
 def _compared_sides(arguments: argparse.Namespace, files: Sequence[str]) -> _Sides:
-    """Two files; or of one set of ranks a typical one and the worst; or of two sets the rank that changed most."""
+    """What is compared: two files; of a set of ranks a typical one and the worst; of two the rank that changed most."""
     if len(files) == 2:
         before, after = (open_several([file]) for file in files)
         if before is not None and after is not None:

@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from bfcviz.cli.common import add_range_argument, open_with_progress, steps_of, writable
+from bfcviz.cli.arguments import add_range_argument, steps_of, writable
+from bfcviz.cli.progress_bar import open_with_progress
 from bfcviz.exporters.convert import SUFFIXES, convert
 from bfcviz.terminal import say
 
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Write the file, and say what its format cannot hold.
+    """Convert a trace: write the file, and say what its format cannot hold.
 
     Raises:
         FileError: the file cannot be written, or its ending names no format.

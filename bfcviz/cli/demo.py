@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Copy the notebook and replace this process by JupyterLab.
+    """Copy the notebook of the demo and replace this process by JupyterLab.
 
     Raises:
         MissingExtra: JupyterLab is not installed.
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def copy_notebook(folder: Path, sample: str) -> Path:
-    """Copy the notebook, set to `sample`, into `folder` and return its path; an existing file is kept.
+    """Copy the notebook of the demo, set to `sample`, into `folder` and return its path; an existing file is kept.
 
     Raises:
         BfcvizError: the copy cannot be written, or the installation lacks the notebook.
@@ -87,7 +87,7 @@ def copy_notebook(folder: Path, sample: str) -> Path:
 
 
 def lab_command(notebook: Path, *, port: int | None, browser: bool) -> list[str]:
-    """The command line that starts JupyterLab with this Python and shows `notebook`."""
+    """The command line that starts JupyterLab with this Python and shows the notebook of the demo."""
     options = [
         f"--ServerApp.root_dir={notebook.parent.resolve()}",
         f"--LabApp.default_url=/lab/tree/{notebook.name}",  # the address to open and print
@@ -106,6 +106,7 @@ def lab_command(notebook: Path, *, port: int | None, browser: bool) -> list[str]
 
 
 def _bundled_notebook() -> str:
+    """The notebook of the demo that is installed with the package."""
     for folder in NOTEBOOK_FOLDERS:
         if (folder / NOTEBOOK).is_file():
             return (folder / NOTEBOOK).read_text(encoding="utf-8")
@@ -113,7 +114,7 @@ def _bundled_notebook() -> str:
 
 
 def _on_sample(text: str, sample: str) -> str:
-    """The notebook's text with its sample replaced."""
+    """The text of the demo's notebook with its sample replaced."""
     before, after = (json.dumps(f'sample("{name}")')[1:-1] for name in (SAMPLE, sample))
     if before not in text:
         raise BfcvizError(f"{NOTEBOOK} does not open the sample {SAMPLE!r}, so {sample!r} cannot replace it")

@@ -17,7 +17,7 @@ from bfcviz.events.storage.folder import (
     recordings_in,
 )
 from bfcviz.formats.tensorflow import whole_windows
-from bfcviz.importers.tensorflow.windows import files_of_windows
+from bfcviz.importers.tensorflow.profiler_windows import files_of_windows
 
 # ::
 #
@@ -54,11 +54,11 @@ class EarlierRecording:
         self._watch.start()
 
     def is_kept(self) -> bool:
-        """Whether it is there, and the new recording has no event."""
+        """Whether the earlier recording is there, and the new one has no event."""
         return (self._folder / EARLIER).is_dir() and not _has_recorded_events(self._folder)
 
     def settle(self) -> None:
-        """At the end of the program: remove it if it is replaced, otherwise the new one, and move it back."""
+        """At the program's end: remove the earlier recording if it is replaced, else the new one, and move it back."""
         self._has_ended.set()
         self._watch.join()
         _keep_one_recording(self._folder)
@@ -71,16 +71,17 @@ class EarlierRecording:
 
 
 def _has_recorded_events(folder: Path) -> bool:
+    """Whether the earlier or the new recording has an event."""
     return has_folder_events(folder) or bool(whole_windows(folder))
 
 
 def _is_recorded_to(folder: Path) -> bool:
-    """Whether a process records to the folder, which `bfcviz record` then refuses."""
+    """Whether a process records to the folder of an earlier recording, which `bfcviz record` then refuses."""
     return any(is_locked(path / LABELS_FILE) for path in recordings_in(folder).values())
 
 
 def _undo_interrupted_move(folder: Path) -> None:
-    """Move back what an interrupted `bfcviz record --force` had moved."""
+    """Move back the earlier recording that an interrupted `bfcviz record --force` had moved."""
     partial = folder / _PARTIAL
     if partial.is_dir():
         with suppress(OSError):
@@ -89,7 +90,7 @@ def _undo_interrupted_move(folder: Path) -> None:
 
 
 def _keep_one_recording(folder: Path) -> None:
-    """Keep one of two recordings: the new one if it has an event, otherwise the earlier one.
+    """Keep the earlier recording or the new one: the new one if it has an event, otherwise the earlier one.
 
     Both stay while a process that the program left behind still records; the next `bfcviz record` settles it.
     """
@@ -108,7 +109,7 @@ def _keep_one_recording(folder: Path) -> None:
 
 
 def _move_recorded_files(source: Path, target: Path) -> None:
-    """Move all files for `bfcviz record --force`, except those that the other folder has already."""
+    """Move all files of an earlier recording, except those that the other folder has already."""
     target.mkdir(PRIVATE_FOLDER, exist_ok=True)
     for path in source.iterdir():
         if path != target and not os.path.lexists(target / path.name):
@@ -116,7 +117,7 @@ def _move_recorded_files(source: Path, target: Path) -> None:
 
 
 def set_aside(folder: Path, *, force: bool) -> EarlierRecording:
-    """Set aside the recording that `bfcviz record --force` replaces; its folder must hold nothing else.
+    """Set aside the earlier recording that `bfcviz record --force` replaces; its folder must hold nothing else.
 
     Raises:
         FileError: it holds more, the recording has not ended or cannot be moved, or `force` is false.

@@ -3,8 +3,7 @@
 import argparse
 from pathlib import Path
 
-from bfcviz.cli.command import add_kinds
-from bfcviz.cli.common import parse_event, parse_step
+from bfcviz.cli.arguments import add_kinds, parse_event, parse_step
 from bfcviz.errors import FileError, TraceError
 from bfcviz.figures import FIGURES, FORMATS, draw, export
 from bfcviz.figures.colouring import COLOURINGS
@@ -84,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Draw the picture and write it.
+    """Draw the picture of `bfcviz export` and write it.
 
     Raises:
         FileError: the picture would replace the file that it is drawn from.

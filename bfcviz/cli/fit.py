@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bfcviz.cli.arguments import add_request_arguments, asked_requests
 from bfcviz.cli.command import INTERRUPTED
-from bfcviz.cli.common import add_request_arguments, asked_requests, search_control
+from bfcviz.cli.progress_bar import search_control
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import json_text, say
 from bfcviz.units import read_as
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int | None:
-    """Print the limit. After Ctrl-C: what is known so far, and exit status 130.
+    """Print the smallest limit. After Ctrl-C: what is known so far, and exit status 130.
 
     Raises:
         InvalidRequest: there is no such policy or limit; the file has no requests to serve; or the policy cannot serve

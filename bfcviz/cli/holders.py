@@ -4,8 +4,15 @@ import argparse
 from typing import Any, Final
 
 from bfcviz.analysis.leaks import Growth, Leaks, leaks
-from bfcviz.cli.command import add_kinds, add_more_files
-from bfcviz.cli.common import add_by, asked_ranks, parse_step, pool_number, status_of
+from bfcviz.cli.arguments import (
+    add_by,
+    add_kinds,
+    add_more_files,
+    asked_ranks,
+    parse_step,
+    pool_number,
+    status_of,
+)
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.find_steps import NAMED_STEPS, failing_pool
@@ -61,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int | None:
-    """Print the holders, or the leaks; of several ranks first what their holders have in common."""
+    """Print the holders of memory, or the leaks; of several ranks first what their holders have in common."""
     ranks = asked_ranks(arguments, by=arguments.by, step="peak" if arguments.step is None else arguments.step)
     if ranks is None:
         _print_holders_or_leaks(open_trace(arguments.file), arguments)
@@ -108,7 +115,7 @@ def _print_holders_or_leaks(trace: Trace, arguments: argparse.Namespace) -> None
 
 
 def _print_what_grew(trace: Trace, arguments: argparse.Namespace) -> None:
-    """Print what grew up to a step."""
+    """Print the holders that grew up to a step."""
     found = what_grew(trace, arguments.since, arguments.step, by=arguments.by, pool=arguments.pool)
     if arguments.json:
         steps = {"first": found.first, "last": found.last, "by": arguments.by}

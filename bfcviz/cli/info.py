@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
 from bfcviz.analysis.failures import all_failures
-from bfcviz.cli.command import add_more_files
-from bfcviz.cli.common import asked_ranks, status_of
+from bfcviz.cli.arguments import add_more_files, asked_ranks, status_of
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import PROCESS_PEAK, Origin, Status, later_reasons, process_peak
 from bfcviz.events.trace import Trace
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int | None:
-    """Print what the file holds; of several ranks a row each, and what differs."""
+    """Print what a file holds; of several ranks a row each, and what differs."""
     ranks = asked_ranks(arguments)
     if ranks is not None:
         if arguments.json:
@@ -62,7 +61,7 @@ def opened_file_name(trace: Trace) -> str:
 
 
 def info(trace: Trace) -> dict[str, object]:
-    """Format, status and the state of every allocator after the last event, as JSON values.
+    """What `bfcviz info` prints: format, status and the state of every allocator after the last event, as JSON values.
 
     `origin.details["facts"]`, a mapping for each pool, holds numbers that the source states itself, or cannot know
     (None). They take precedence over the numbers computed from the events.
@@ -108,7 +107,7 @@ def _failure_info(found: Diagnosis) -> dict[str, object]:
 
 
 def _allocator_info(trace: Trace, pool: int) -> tuple[dict[str, object], str]:
-    """One heap at the end of the trace; and the contradiction in its events, "" where there is none."""
+    """What `bfcviz info` says of one heap at the end; and the contradiction in its events, "" where there is none."""
     model = Model(trace, pool)
     damage = ""
     try:
@@ -148,7 +147,7 @@ def _of_pool(origin: Origin, entry: str, pool: int) -> dict[str, object]:
 
 
 def info_lines(origin: Origin, found: Mapping[str, Any], file: str = "") -> list[str]:
-    """The object of `info` as lines of text: the file, then each allocator after the last event.
+    """What `bfcviz info` prints as lines of text: the file, then each allocator after the last event.
 
     Args:
         origin: of the trace.
@@ -205,7 +204,7 @@ def _allocator_info_lines(known: Mapping[str, Any]) -> list[str]:
 
 
 def _info_line(name: str, *parts: str | None) -> str:
-    """One line; `unknown` where every part is None."""
+    """One line of `bfcviz info`; `unknown` where every part is None."""
     known = [part for part in parts if part is not None]
     return f"  {name:<{_WIDTH}}{' in '.join(known) or _UNKNOWN}"
 
@@ -219,7 +218,7 @@ def _info_count_text(number: int | None, what: str) -> str | None:
 
 
 def _replay_checks(origin: Origin) -> list[Mapping[str, Any]]:
-    """The comparisons that the importer made; see `bfcviz.importers.tensorflow.reconstruct`."""
+    """The comparisons that the importer made, for `bfcviz info`; see `bfcviz.importers.tensorflow.reconstruct`."""
     checks = origin.details.get("checks")
     found = checks if isinstance(checks, list | tuple) else ()
     return [check for check in found if isinstance(check, Mapping) and check.get("checked")]

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Serve until standard input ends.
+    """Serve the Model Context Protocol until standard input ends.
 
     Raises:
         FileError: there is no such folder.
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def server_of(folder: Path) -> Any:
-    """The server of a folder: a `mcp.server.MCPServer`.
+    """The server of the Model Context Protocol for a folder: a `mcp.server.MCPServer`.
 
     Raises:
         MissingExtra: the SDK is not installed.
@@ -76,7 +76,7 @@ def server_of(folder: Path) -> Any:
 
 
 def _guarded_mcp_tool(tool: Callable[..., Any], lock: threading.Lock) -> Callable[..., Any]:
-    """The tool, one at a time; its text cut, and its errors as the protocol has them."""
+    """A tool of the protocol, one at a time; its text cut, and its errors as the protocol has them."""
     from mcp.server.mcpserver.exceptions import ToolError  # noqa: PLC0415
 
     @wraps(tool)
@@ -92,7 +92,7 @@ def _guarded_mcp_tool(tool: Callable[..., Any], lock: threading.Lock) -> Callabl
 
 
 def bounded(text: str) -> str:
-    """The text with at most `_MOST_TEXT` characters, in whole lines; what is left out is said."""
+    """The text of an answer with at most `_MOST_TEXT` characters, in whole lines; what is left out is said."""
     lines = "\n".join(map(printable, text.splitlines()))
     if len(lines) <= _MOST_TEXT:
         return lines
@@ -105,7 +105,7 @@ TOOLS: Final = ("open", "why", "holders", "leaks", "compare", "whatif", "tune", 
 
 
 class Tools:
-    """What an agent can ask about the files of a folder."""
+    """The tools of the protocol: what an agent can ask about the files of a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
@@ -200,7 +200,7 @@ class Tools:
         return int(step)
 
     def _place(self, path: str) -> Path:
-        """The path of a file or folder that may be read; raises as `_resolved`, also of a link in such a folder."""
+        """The path that an agent may read of a file or folder; raises as `_resolved`, also for a link in a folder."""
         place = self._resolved(path)
         for where, folders, files in os.walk(place):
             for name in (*folders, *files):
@@ -209,7 +209,7 @@ class Tools:
         return place
 
     def _resolved(self, path: str) -> Path:
-        """The path without symbolic links.
+        """The path that an agent names, without symbolic links.
 
         Raises:
             FileError: there is nothing, or it does not lie below the folder.
@@ -223,7 +223,7 @@ class Tools:
         return place
 
     def _listed(self, place: Path) -> Iterator[str]:
-        """The files of a folder with their sizes; a recording's folder is one of them."""
+        """The files of a folder with their sizes, for an agent; a recording's folder is one of them."""
         yield f"{place.relative_to(self._folder)}: give `open` one of these paths"
         found = list(islice(_files_in_mcp_folder(place), _MOST_FILES + 1))
         for each in sorted(found[:_MOST_FILES]):

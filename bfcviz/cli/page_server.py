@@ -193,7 +193,7 @@ class _PageScripts:
 
 @cache
 def page_scripts() -> "Future[_PageScripts]":
-    """The scripts; the first call begins to compress them, in a thread."""
+    """The scripts of the page that the server sends; the first call begins to compress them, in a thread."""
     return ThreadPoolExecutor(1).submit(_read_page_scripts)
 
 
@@ -216,7 +216,7 @@ _LEVEL: Final = 4  # of compression: 6 makes the scripts 4 % smaller and takes t
 
 
 def opening(first_screen: str, theme: str) -> str:
-    """The first bytes of the page.
+    """The first bytes of the page that the server sends.
 
     Args:
         first_screen: what it shows until its figures are there, as HTML.
@@ -234,12 +234,12 @@ def opening(first_screen: str, theme: str) -> str:
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:
-    """The text with each of these words replaced where it stands alone."""
+    """The text of the page with each of these words replaced where it stands alone."""
     return re.sub(r"\b[A-Z]+\b", lambda found: words.get(found[0], found[0]), text)
 
 
 def _script_json(value: object) -> str:
-    """JSON that cannot end the script element around it."""
+    """JSON in the page that cannot end the script element around it."""
     return json.dumps(value).replace("<", "\\u003c")
 
 
@@ -311,7 +311,7 @@ class PageServer(Voila):  # type: ignore[misc]
 
     @cached_property
     def _static(self) -> str:
-        """Where the scripts are that a browser may keep for ever."""
+        """Where the scripts are that a browser may keep for ever, on the page's server."""
         return f"{self.base_url}voila/static/{_scripts_digest(self.static_paths)}"
 
     async def _start_kernel(self) -> str:
@@ -375,7 +375,7 @@ class PageServer(Voila):  # type: ignore[misc]
 
 
 def _redirect_page(folder: Path, address: str) -> str:
-    """The address of a page in the folder that leads to the address, and that no other user can read.
+    """The address of a page in the server's folder that leads to the address, and that no other user can read.
 
     Every user can read the command line of the browser: it must not have the token.
     """
@@ -391,7 +391,7 @@ def _redirect_page(folder: Path, address: str) -> str:
 
 
 class _Page(JupyterHandler):
-    """The page: its first bytes, and the rest once there is a kernel."""
+    """The handler of the page: its first bytes, and the rest once there is a kernel."""
 
     write_error = RequestHandler.write_error
 
@@ -417,7 +417,7 @@ class _Page(JupyterHandler):
 
 
 class _Kernel(KernelHandler):
-    """What the page asks first about its kernel: the answer comes once its widgets are there."""
+    """The handler of what the page asks first about its kernel: the answer comes once its widgets are there."""
 
     def initialize(self, server: PageServer) -> None:
         self._server = server
@@ -437,7 +437,7 @@ class _Kernel(KernelHandler):
 
 
 class _Width(JupyterHandler):
-    """What the page says first: its width, before it asks for the widgets."""
+    """The handler of what the page says first: its width, before it asks for the widgets."""
 
     def initialize(self, server: PageServer) -> None:
         self._server = server
@@ -456,7 +456,7 @@ _OWN: Final = "bfcviz"  # the folder of this server's own scripts
 
 
 class _OwnScript(RequestHandler):
-    """A script of `page_scripts`, by its digest. It is no secret."""
+    """The handler of a script of `page_scripts`, by its digest. It is no secret."""
 
     @allow_unauthenticated
     async def get(self, digest: str) -> None:
@@ -470,7 +470,7 @@ class _OwnScript(RequestHandler):
 
 
 class _Logout(LogoutHandler):
-    """Delete the cookie and show the login form; Voila lacks the log-out page of Jupyter's server."""
+    """Delete the cookie and show the login form of the page's server; Voila lacks Jupyter's log-out page."""
 
     @allow_unauthenticated
     def get(self) -> None:
@@ -479,7 +479,7 @@ class _Logout(LogoutHandler):
 
 
 def _repaired_route_handler(handler: type[Any]) -> type[Any]:
-    """The handler of a route, or its replacement."""
+    """The handler of a route of Voila, or its replacement."""
     if issubclass(handler, LogoutHandler):
         return _Logout
     if not issubclass(handler, StaticFileHandler):
@@ -512,7 +512,7 @@ _DIGEST: Final = re.compile(r"[./][0-9a-f]{8,}[./]")
 
 
 def _scripts_digest(folders: Iterable[str]) -> str:
-    """The digest of all scripts in the folders, in hexadecimal."""
+    """The digest of all scripts of the page in the folders, in hexadecimal."""
     found = sha256()
     for script in sorted(path for folder in folders for path in Path(folder).glob("*.js")):
         found.update(f"{script.name} {script.stat().st_size}\0".encode())
@@ -521,7 +521,7 @@ def _scripts_digest(folders: Iterable[str]) -> str:
 
 
 def _stop_at_signals(loop: asyncio.AbstractEventLoop) -> None:
-    """Let the loop end at Ctrl-C, SIGTERM and SIGHUP; an exception raised in one of its callbacks may be lost."""
+    """Let the server's loop end at Ctrl-C, SIGTERM and SIGHUP; an exception raised in a callback may be lost."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handled = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
@@ -558,7 +558,7 @@ def _stopped_by_signals() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Address:
-    """The address of a page and its token."""
+    """The address of the page of the server, and its token."""
 
     ip: str  # the address to listen on
     port: int | None  # the port; None: any free port
@@ -566,7 +566,7 @@ class Address:
 
 
 def is_loopback(ip: str) -> bool:
-    """Whether only this machine can reach the address."""
+    """Whether only this machine can reach the address of the page's server."""
     try:
         return ipaddress.ip_address(ip).is_loopback
     except ValueError:
@@ -606,7 +606,7 @@ def serve(address: Address, standby: Standby, *, theme: str, browser: bool) -> N
 
 
 def settings(home: Path, address: Address, theme: str) -> Config:
-    """The configuration of Voila and its parts."""
+    """The configuration of Voila and its parts, for the page's server."""
     # A local server refuses requests for other host names.
     local = {"allow_remote_access": False, "local_hostnames": ["localhost"]}
     # Sockets in the folder instead of ports, if their names are short enough.
@@ -747,7 +747,7 @@ _GET_MODEL: Final = re.compile(
 
 
 def _finds_late_models(script: bytes) -> bytes:
-    """The manager of widgets (8.1), which then finds a widget that comes late, also on a slow machine.
+    """The page's manager of widgets (8.1), which then finds a widget that comes late, also on a slow machine.
 
     Its own `get_model` looks every 100 ms for 2 s, and not once more after them. Where the page was busy with the
     making of all widgets when the 2 s ended, the view stays empty: "model not found", though the widget is there. A
@@ -757,7 +757,7 @@ def _finds_late_models(script: bytes) -> bytes:
 
 
 def _first_chunks(entry: str) -> Iterator[str]:
-    """The numbers of the chunks that this script needs before it runs: those it names, and what these need."""
+    """The numbers of the chunks that a script of the page needs before it runs: those it names, and what these need."""
     first = re.search(r"Promise\.all\(\[(.*?)\]\)", entry)
     shared, consumes = dict(_SHARED.findall(entry)), dict(_CONSUMES.findall(entry))
     found: set[str] = set()

@@ -5,8 +5,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bfcviz.cli.arguments import add_request_arguments, asked_requests, writable
 from bfcviz.cli.command import INTERRUPTED
-from bfcviz.cli.common import add_request_arguments, asked_requests, search_control, writable
+from bfcviz.cli.progress_bar import search_control
 from bfcviz.events.storage.files import replacing
 from bfcviz.extras import needed
 from bfcviz.terminal import json_text, say
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int | None:
-    """Print what the plan needs, and write it. After Ctrl-C: the best plan so far, and exit status 130.
+    """Print what the plan of placement needs, and write it. After Ctrl-C: the best plan so far, and exit status 130.
 
     Raises:
         InvalidRequest: the seconds are below 0 or not finite, or the file has no requests to plan for.
@@ -83,7 +84,7 @@ def plan_lines(plan: PackingPlan, stream: RequestStream, reserved: int | None) -
 
 
 def plan_json(plan: PackingPlan, reserved: int | None, *, complete: bool) -> dict[str, Any]:
-    """The same as one object; sizes in bytes, null for what is not known."""
+    """What `bfcviz plan` prints as one object; sizes in bytes, null for what is not known."""
     return {
         "plan_bytes": plan.height,
         "least_bytes": plan.least,

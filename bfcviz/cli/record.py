@@ -69,7 +69,7 @@ def signals_blocked() -> Iterator[set[int]]:
 
 
 def run_program(words: Sequence[str], environment: Mapping[str, str], mask: set[int]) -> int:
-    """Start a program, wait for its end, and return its exit status as shells report it (128 + a signal).
+    """Start the program of `bfcviz record`, wait for its end, and return its status as shells do (128 + a signal).
 
     Ctrl-C reaches the program through the terminal; signals sent to this process alone are forwarded.
 
@@ -111,7 +111,7 @@ def _wait_for_program(process: int, signals: set[signal.Signals]) -> int:
 
 
 def _next_program_signal(signals: set[signal.Signals]) -> tuple[int, bool]:
-    """Wait for a signal; also whether it was typed: then the terminal has sent it to the program too."""
+    """Wait for a signal to `bfcviz record`; also whether it was typed: then the terminal sent it to the program too."""
     if hasattr(signal, "sigwaitinfo"):
         info = signal.sigwaitinfo(signals)
         return info.si_signo, info.si_code > 0  # from the kernel, not from a process
@@ -128,7 +128,7 @@ _FALLBACK = next(each for each in _DEFAULTS if each.memory == "host")
 
 
 class Selection(NamedTuple):
-    """What to record, as JSON values for the recorded process."""
+    """What `bfcviz record` records, as JSON values for the recorded process."""
 
     framework: str | None  # its name; None: the first of `defaults` that the process can use
     way: str | None  # `serve` or `observe`; None: the usual way
@@ -137,7 +137,7 @@ class Selection(NamedTuple):
 
 
 def add_framework_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add a flag for each framework, and one for each option."""
+    """Add a flag for each framework to `bfcviz record`, and one for each option."""
     which = parser.add_mutually_exclusive_group()
     for name, framework in FRAMEWORKS.items():
         which.add_argument(
@@ -250,7 +250,7 @@ class RecordReport(NamedTuple):
 
 
 def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
-    """What was recorded, how to view it, and what was not recorded; and whether everything was written."""
+    """What `bfcviz record` says at its end: what was recorded, how to view it, what was not; whether it wrote all."""
     reports = _record_reports_in(report_folder)
     is_recorded = any(report.fact == "recorded" for report in reports)
     if is_recorded:
@@ -315,7 +315,7 @@ def flight_summary(folder: Path, report_folder: Path, before: frozenset[Path]) -
 
 
 def _is_own(origin: Origin, reports: list[RecordReport]) -> bool:
-    """Whether a process started here wrote this recording: it has reported, unless it was killed at its start."""
+    """Whether a process started by `bfcviz record` wrote this: it has reported, unless it was killed at its start."""
     return any(str(origin.details.get("process")) == report.process for report in reports)
 
 
@@ -331,7 +331,7 @@ def _why_not_own(folder: Path, origin: Origin, unwritten: list[str]) -> str:
 def _describe_several(
     folder: Path, reports: list[RecordReport], unwritten: list[str]
 ) -> tuple[list[str], bool]:
-    """The recordings of the processes that were started here, and whether a request failed in one.
+    """The recordings of the processes that `bfcviz record` started, and whether a request failed in one.
 
     Adds to `unwritten` what could not be written.
     """
@@ -360,7 +360,7 @@ def _recording_has_failure(trace: Trace) -> bool:
 
 
 def _describe_failed(found: Mapping[str, Trace]) -> list[str]:
-    """Which of the processes ran out of memory."""
+    """Which of the recorded processes ran out of memory."""
     failed = [name for name, trace in found.items() if _recording_has_failure(trace)]
     more = f" and {len(failed) - _MOST_NAMED} more" if len(failed) > _MOST_NAMED else ""
     return [f"out of memory: {', '.join(failed[:_MOST_NAMED])}{more}"] if failed else []
@@ -581,7 +581,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_keep(arguments: argparse.Namespace, selection: Selection) -> None:
-    """Refuse a size that is none, and frameworks whose events no block holds."""
+    """Refuse a size of `bfcviz record --keep` that is none, and frameworks whose events no block holds."""
     if arguments.keep is None:
         return
     if arguments.keep <= 0:
@@ -594,7 +594,7 @@ def _check_keep(arguments: argparse.Namespace, selection: Selection) -> None:
 def _run_with_flight_recorder(
     arguments: argparse.Namespace, words: list[str], selection: Selection, flight: dict[str, Any]
 ) -> int:
-    """Run the command with the events in memory; return as `run`."""
+    """Run the command of `bfcviz record` with the events in memory; return as `run`."""
     if arguments.force:
         arguments.refuse("--on-oom never replaces a file: leave --force out")
     if not arguments.keeps_command:
@@ -648,7 +648,7 @@ def _report_folder() -> Iterator[str]:
 
 
 def _print_summary(folder: Path, reports: Path, earlier: EarlierRecording | None) -> bool:
-    """Print one line about the recording; return whether everything was written."""
+    """Print the summary of `bfcviz record`; return whether everything was written."""
     is_kept = earlier is not None and earlier.is_kept()
     try:
         line, is_written = summary(folder, reports)
@@ -688,7 +688,7 @@ def prepare_folder(folder: Path, *, force: bool) -> EarlierRecording | None:
 def _recording_request(
     selection: Selection, folder: Path, reports: str, *, keeps_command: bool
 ) -> dict[str, Any]:
-    """What the recorded process is to do, for `live.startup`."""
+    """What the process that `bfcviz record` starts is to do, for `live.startup`."""
     return {
         **selection._asdict(),
         "folder": str(folder),

@@ -8,16 +8,16 @@ from typing import Final
 
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.stated_answer import StatedAnswer
-from bfcviz.cli.command import add_more_files
-from bfcviz.cli.common import (
+from bfcviz.cli.arguments import (
+    add_more_files,
     add_range_argument,
     asked_ranks,
-    open_with_progress,
     pool_number,
     status_of,
     steps_of,
     writable,
 )
+from bfcviz.cli.progress_bar import open_with_progress
 from bfcviz.errors import BfcvizError
 from bfcviz.events.storage.files import replacing
 from bfcviz.exporters.report import HeapReport, as_json, as_markdown, report_of
@@ -105,7 +105,7 @@ def _write_report(text: str, out: Path | None, *, force: bool, status: int | Non
 
 
 def _message_report(answer: StatedAnswer, form: str) -> str:
-    """What a text without a heap states, as `bfcviz why` tells it."""
+    """What a text without a heap states, in the words of `bfcviz why`, in place of a report."""
     if form == "json":
         return f"{json_text(answer.to_json())}\n"
     first, *rest = answer.unwrapped
@@ -120,7 +120,7 @@ def _message_report(answer: StatedAnswer, form: str) -> str:
 
 
 def rendered(report: HeapReport, form: str, ranks: RankSet | None = None) -> str:
-    """The report as text in one of `FORMATS`, or `interactive`; below the ranks, of which it is about the worst."""
+    """The text of a report in one of `FORMATS`, or `interactive`; below the ranks, of which it is about the worst."""
     if form == "json":
         return as_json(report, ranks)
     if form == "md":

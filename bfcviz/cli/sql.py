@@ -13,7 +13,8 @@ with needed("bfcviz sql", "duckdb and pyarrow", "sql"):
     import pyarrow.compute as pc
     from pyarrow import csv
 
-from bfcviz.cli.common import add_by, open_with_progress, parse_step
+from bfcviz.cli.arguments import add_by, parse_step
+from bfcviz.cli.progress_bar import open_with_progress
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.storage.parquet import without_formulas
 from bfcviz.exporters.sql import COLUMNS, TABLES, query
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print the rows.
+    """Print the rows that answer the SQL query.
 
     Raises:
         MissingExtra: DuckDB is not installed.
@@ -87,7 +88,7 @@ def _described_sql_tables() -> list[str]:
 
 
 def _sql_json_value(value: Any) -> Any:
-    """A value as JSON has it; what JSON does not have, such as a date, as text."""
+    """A value of a row of SQL as JSON has it; what JSON does not have, such as a date, as text."""
     if isinstance(value, list):
         return [_sql_json_value(each) for each in value]
     if isinstance(value, dict):
@@ -98,7 +99,7 @@ def _sql_json_value(value: Any) -> Any:
 
 
 def row_lines(found: pa.Table, most: int) -> list[str]:
-    """The first rows as lines of aligned columns: numbers to the right, null as nothing.
+    """The first rows of an answer as lines of aligned columns: numbers to the right, null as nothing.
 
     Where these lines would be wider than the terminal, each row has a line for each of its columns.
     """

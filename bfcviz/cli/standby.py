@@ -33,7 +33,7 @@ _PACKAGE_HOME = str(Path(__file__).parents[2])
 
 @dataclass(frozen=True)
 class KernelRequest:
-    """What a standby needs to be a kernel."""
+    """What a standby needs to be the kernel of a page."""
 
     view: str  # the model of the widget that the page shows
     arguments: Sequence[str]  # those of `ipykernel_launcher`
@@ -81,7 +81,7 @@ class Standby:
         self._requests: IO[bytes] | None = None
 
     def code(self, *, prepares: bool) -> str:
-        """The Python code of the process; it contains file and options as literals, never as code."""
+        """The Python code of the standby's process; it contains file and options as literals, never as code."""
         what = ", ".join(map(ascii, (self._module, self._file, self._options)))
         return (
             f"import sys; sys.path.append({_PACKAGE_HOME!a})\n"
@@ -90,11 +90,11 @@ class Standby:
         )
 
     def again(self) -> "Standby":
-        """Another one, to be the kernel of another page; the file was checked."""
+        """Another standby, to be the kernel of another page; the file was checked."""
         return Standby(self._module, self._file, self._options, prepares=False)
 
     def check(self) -> None:
-        """Wait for the report.
+        """Wait for the standby's report on the file.
 
         Raises:
             BfcvizError: the file cannot be read; the text is that of the error.
@@ -116,7 +116,7 @@ class Standby:
         self._report = self._reports.readline()
 
     def become_kernel(self, request: KernelRequest) -> "subprocess.Popen[bytes] | None":
-        """Let it be a kernel.
+        """Let the standby be a kernel.
 
         Returns:
             The process, which now is the caller's; None if there is none: it became a kernel before, or ended.
@@ -136,14 +136,14 @@ class Standby:
         return process
 
     def tell_width(self, pixels: int) -> None:
-        """Tell the kernel the width of its page, once."""
+        """Tell the standby, which is the kernel, the width of its page, once."""
         requests, self._requests = self._requests, None
         if requests is not None:
             with suppress(OSError, ValueError), requests:  # it was closed: the kernel has ended
                 requests.write(f"{pixels}\n".encode())
 
     def shown(self) -> "asyncio.Future[str]":
-        """Becomes "" once the kernel has made the widgets, or why it cannot."""
+        """Becomes "" once the standby, which is the kernel, has made the widgets, or why it cannot."""
         import asyncio  # noqa: PLC0415  as above
 
         loop, reports = asyncio.get_running_loop(), self._reports
@@ -159,7 +159,7 @@ class Standby:
         return found
 
     def end(self) -> None:
-        """End it, if it did not become a kernel."""
+        """End the standby, if it did not become a kernel."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -168,7 +168,7 @@ class Standby:
 
 
 def stand_by(module: str, file: str, options: Sequence[str], *, prepares: bool) -> None:
-    """Read the file, report, import what a page needs, wait for the request, be the kernel."""
+    """Run the standby: read the file, report, import what a page needs, wait for the request, be the kernel."""
     gc.disable()  # what is imported and read here stays: searching it for garbage, again and again, finds none
     reports = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the kernel prints goes where the server's errors go
@@ -218,7 +218,7 @@ def stand_by(module: str, file: str, options: Sequence[str], *, prepares: bool) 
 
 
 def _take_width(requests: IO[bytes]) -> None:
-    """Use the width of the page in pixels, if it is there; 0: the page does not know it."""
+    """Use the width of the page in pixels in the standby, if it is there; 0: the page does not know it."""
     os.set_blocking(requests.fileno(), False)
     line = requests.readline()
     if line.endswith(b"\n") and int(line):
@@ -226,7 +226,7 @@ def _take_width(requests: IO[bytes]) -> None:
 
 
 def _take_width_later(requests: IO[bytes]) -> None:
-    """Use the width of the page when it comes: the page has not asked for the widgets by then."""
+    """Use the width of the page in the standby when it comes: the page has not asked for the widgets by then."""
     import asyncio  # noqa: PLC0415  as above
 
     loop = asyncio.get_running_loop()
@@ -239,7 +239,7 @@ def _take_width_later(requests: IO[bytes]) -> None:
 
 
 def _prepare(view: Any, file: str, reports: Any) -> bool:
-    """Prepare the view of the file and report; False: it cannot be read."""
+    """Prepare the view of the file in the standby and report; False: it cannot be read."""
     error, shown = None, None
     try:
         shown = view.prepare(file)

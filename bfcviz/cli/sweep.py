@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bfcviz.cli.arguments import writable
 from bfcviz.cli.command import DONE, FAILED, INTERRUPTED
-from bfcviz.cli.common import search_control, writable
+from bfcviz.cli.progress_bar import search_control
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import json_text, say
 from bfcviz.units import read_as
@@ -69,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a line for each file and policy. Exit status 1 if no point has numbers, 130 after Ctrl-C.
+    """Print a line of the sweep for each file and policy. Exit status 1 if no point has numbers, 130 after Ctrl-C.
 
     Raises:
         InvalidRequest: there is no such policy, option or limit; or no scheduler answers.
@@ -113,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _sweep_results_file(arguments: argparse.Namespace) -> Path | None:
-    """The file of the results, checked before the work begins."""
+    """The file of the results of a sweep, checked before the work begins."""
     out: Path | None = arguments.output
     if out is None:
         if arguments.resume:
@@ -125,7 +126,7 @@ def _sweep_results_file(arguments: argparse.Namespace) -> Path | None:
 
 
 def sweep_json(found: SweepResults) -> dict[str, Any]:
-    """The results as one object; sizes in bytes, null for what is not known."""
+    """The results of a sweep as one object; sizes in bytes, null for what is not known."""
     return {
         "points": found.to_arrow().to_pylist(),
         "compared_with_a_real_allocator": {point.policy: is_compared(point.policy) for point in found.points},

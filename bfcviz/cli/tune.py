@@ -3,14 +3,9 @@
 import argparse
 from typing import Any
 
+from bfcviz.cli.arguments import add_device_arguments, add_request_arguments, asked_device, asked_requests
 from bfcviz.cli.command import DONE, FAILED, INTERRUPTED
-from bfcviz.cli.common import (
-    add_device_arguments,
-    add_request_arguments,
-    asked_device,
-    asked_requests,
-    search_control,
-)
+from bfcviz.cli.progress_bar import search_control
 from bfcviz.terminal import json_text, say
 from bfcviz.whatif.policy_table import is_compared
 from bfcviz.whatif.search import Trial
@@ -25,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the line. Exit status 1 if no setting serves the requests; after Ctrl-C 130, with what is known so far.
+    """Print the setting to propose. Exit status 1 if none serves the requests; after Ctrl-C 130, with what is known.
 
     Raises:
         InvalidRequest: the size of the device is none; the file does not say which allocator it had, or has nothing to

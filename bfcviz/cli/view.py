@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bfcviz.cli.command import add_kinds, add_more_files
+from bfcviz.cli.arguments import add_kinds, add_more_files
 from bfcviz.errors import EmptyPath, MissingExtra
 from bfcviz.terminal import say
 
@@ -55,7 +55,7 @@ def add_view_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Serve the page until Ctrl-C.
+    """Serve the page of `bfcviz view` until Ctrl-C.
 
     Raises:
         MissingExtra: Voila is not installed.
@@ -155,7 +155,7 @@ def prepare(file: str) -> "OpeningCard | None":
 
 
 def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
-    """Make the page: an Inspector of `file` at its first failed request, else at its state or peak.
+    """Make the page of `bfcviz view`: an Inspector of `file` at its first failed request, else at its state or peak.
 
     Of several ranks the table of all, and the Inspector of the worst. `kinds` is a file of rules for kinds of memory.
 
@@ -179,7 +179,7 @@ def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
 
 
 def _ranks_to_view(file: str) -> "RankSet | None":
-    """The ranks in the files; None: it is one file."""
+    """The ranks in the files that `bfcviz view` shows; None: it is one file."""
     if Path(file).is_file():
         return None
     from bfcviz.public_functions import open_several  # noqa: PLC0415  imports much that one file does not need

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from bfcviz.cli.command import DONE, FAILED, INTERRUPTED
-from bfcviz.cli.common import (
+from bfcviz.cli.arguments import (
     add_device_arguments,
     add_request_arguments,
     asked_device,
     asked_requests,
     writable,
 )
+from bfcviz.cli.command import DONE, FAILED, INTERRUPTED
 from bfcviz.errors import InvalidRequest
 from bfcviz.policy_comparison import PolicyComparison, compare_policies, comparison_text
 from bfcviz.terminal import json_text, say
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _PrintPolicies(argparse.Action):
-    """Print the table of policies, and end; as `--help` does."""
+    """The argument `bfcviz whatif --list`: prints the table of policies, and ends; as `--help` does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         say(*policy_lines())
@@ -87,7 +87,7 @@ def policy_lines() -> Iterator[str]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the table, and write the figure; exit status 1 if no policy can serve the requests, 130 after Ctrl-C.
+    """Print the table of policies, and write the figure; status 1 if none can serve the requests, 130 after Ctrl-C.
 
     Raises:
         InvalidRequest: there is no such policy, option or limit; or the file has no requests to serve.
@@ -160,7 +160,7 @@ def action_lines(found: PolicyComparison, file: str) -> list[str]:
 
 
 def comparison_json(found: PolicyComparison) -> dict[str, Any]:
-    """The comparison as one object; sizes in bytes, null for what is not known."""
+    """What `bfcviz whatif --json` prints; sizes in bytes, null for what is not known."""
     stream, own = found.comparison.stream, found.comparison.own
     return {
         "source": stream.source,

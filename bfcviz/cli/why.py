@@ -17,14 +17,13 @@ from bfcviz.analysis.pool_growths import Growths, growths, growths_json
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.would_fit import would_fit
-from bfcviz.cli.command import add_more_files
-from bfcviz.cli.common import asked_ranks, pool_number, status_of
+from bfcviz.cli.arguments import add_more_files, asked_ranks, pool_number, status_of
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
-from bfcviz.importers.file_content import is_url, local_copy
 from bfcviz.importers.message_file import read_message_file
 from bfcviz.importers.message_reader import is_pasted, read_pasted
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.importers.remote_file import is_url, local_copy
 from bfcviz.model.find_steps import failures_left_out
 from bfcviz.public_functions import growths_lead, lead_without_failure
 from bfcviz.terminal import json_text, say
@@ -101,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int | None:
 
 
 def _explain_file(arguments: argparse.Namespace) -> None:
-    """Print what one file tells: the failures of its heaps, or those that its text states."""
+    """Print what `bfcviz why` says of one file: the failures of its heaps, or those that its text states."""
     with _file_to_explain(arguments.file) as path:
         stated = read_message_file(path) if arguments.size is None and path.exists() else None
         if stated is not None:
@@ -112,7 +111,7 @@ def _explain_file(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def _file_to_explain(word: str) -> Iterator[Path]:
-    """The file; of standard input or a URL a temporary copy."""
+    """The file of `bfcviz why`; of standard input or a URL a temporary copy."""
     if is_url(word):
         with local_copy(word) as path:
             yield path
@@ -128,7 +127,7 @@ def _file_to_explain(word: str) -> Iterator[Path]:
 
 
 def _print_stated_answer(answer: StatedAnswer, arguments: argparse.Namespace) -> None:
-    """Print what a text states."""
+    """Print what `bfcviz why` says of what a text states."""
     if arguments.json:
         print(json_text(answer.to_json()))
     else:
@@ -136,7 +135,7 @@ def _print_stated_answer(answer: StatedAnswer, arguments: argparse.Namespace) ->
 
 
 def _print_diagnoses(trace: Trace, arguments: argparse.Namespace) -> None:
-    """Print the diagnoses of one file."""
+    """Print the diagnoses of `bfcviz why` for one file."""
     pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
     found = _answers(trace, pool, arguments)
     grown = [] if arguments.size else _growths_of_pools(trace, pool)
@@ -164,7 +163,7 @@ _MOST_OPENED: Final = 20
 
 
 def _ranks_json(ranks: RankSet, arguments: argparse.Namespace) -> dict[str, object]:
-    """The failures of all ranks, each once, and the ranks; without a failure the heaps of the worst rank."""
+    """What `bfcviz why --json` prints of ranks: each failure once; without a failure the heaps of the worst rank."""
     failures = []
     for each in ranks.failures[:_MOST_OPENED]:
         if each.failure.stated is not None:
@@ -184,12 +183,12 @@ def _ranks_json(ranks: RankSet, arguments: argparse.Namespace) -> dict[str, obje
 
 
 def _pools_asked(trace: Trace, pool: int | None) -> Sequence[int]:
-    """One heap, or each where none is given."""
+    """The heaps that `bfcviz why` is asked about: one, or each where none is given."""
     return range(len(trace.origin.pools)) if pool is None else [pool]
 
 
 def _answers(trace: Trace, pool: int | None, arguments: argparse.Namespace) -> list[Diagnosis]:
-    """Whether the size fits; without one the failures, or the last state of each heap where there is none."""
+    """The answers of `bfcviz why`: whether the size fits; without one the failures, or the last state of each heap."""
     pools = _pools_asked(trace, pool)
     if not arguments.size:
         return all_failures(trace, pool) or [without_failure(trace, each) for each in pools]
@@ -202,6 +201,7 @@ def _growths_of_pools(trace: Trace, pool: int | None) -> list[Growths]:
 
 
 def _parse_request_size(text: str) -> int:
+    """The argument `--size` of `bfcviz why`."""
     try:
         size = parse_bytes(text, "--size")
     except ValueError as error:

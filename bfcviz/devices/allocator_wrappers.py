@@ -38,7 +38,7 @@ from bfcviz.units import format_bytes, parse_bytes
 
 
 class AllocationRequest(NamedTuple):
-    """The arguments of `allocate`."""
+    """The arguments of `allocate`, as a wrapper passes them on."""
 
     num_bytes: int
     alignment: int
@@ -67,7 +67,7 @@ class AllocatorWrapper(Closing):
 
     @property
     def name(self) -> str:
-        """Name of the allocator inside."""
+        """Name of the allocator inside the wrapper."""
         return self.wrapped.name
 
     @property
@@ -174,7 +174,7 @@ class AllocatorWrapper(Closing):
         return str(label) if labels is None else str(labels.name(label))
 
     def _size_to_free(self, address: int) -> int:
-        """Bytes requested for it; 0 for an invalid free, or a closed allocator: the allocator inside reports it."""
+        """Bytes requested for it by the wrapper's caller; 0 for an invalid free, which the allocator inside reports."""
         try:
             return self.wrapped.requested_size(address) if address else 0
         except InvalidFree:
@@ -185,7 +185,7 @@ class AllocatorWrapper(Closing):
 
 
 class Tracked(NamedTuple):
-    """A chunk in use; sizes in bytes, `number` counts this wrapper's successes from 1."""
+    """A chunk in use that a `TrackingAllocator` recorded; sizes in bytes, `number` counts its successes from 1."""
 
     number: int
     address: int
@@ -195,7 +195,7 @@ class Tracked(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """What a `TrackingAllocator` found of one label, not freed: number of chunks, their bytes, and the oldest chunk."""
+    """What the wrapper `TrackingAllocator` found of one label, not freed: number of chunks, bytes, the oldest chunk."""
 
     label: str
     chunks: int
@@ -216,7 +216,7 @@ class TrackingAllocator(AllocatorWrapper):
         self._lock = _forks.keep(RLock())  # reentrant: a tensor that Python collects meanwhile may free
 
     def serve(self, request: AllocationRequest) -> int:
-        """Allocate `num_bytes`, and record them with the label."""
+        """Allocate `num_bytes`, and record them in the wrapper with the label."""
         address = request.to(self.wrapped)
         if address == 0:
             return 0
@@ -233,7 +233,7 @@ class TrackingAllocator(AllocatorWrapper):
         return address
 
     def free(self, address: int) -> None:
-        """Free it, and remove its record."""
+        """Free a chunk, and remove its record from the wrapper."""
         # Remove it first: after the free another thread may get the same address.
         with self._lock:
             chunk = self._in_use.pop(operator.index(address), None)
@@ -270,12 +270,12 @@ class TrackingAllocator(AllocatorWrapper):
         return self._find(address).number
 
     def in_use(self) -> list[Tracked]:
-        """Every chunk in use, oldest first."""
+        """Every chunk in use that the wrapper recorded, oldest first."""
         with self._lock:
             return sorted(self._in_use.values())
 
     def leaks(self, since: int = 0) -> list[Leak]:
-        """Memory not freed of requests after the first `since`, by label, most bytes first."""
+        """Memory not freed of requests to the wrapper after the first `since`, by label, most bytes first."""
         by_label: dict[str, list[Tracked]] = {}
         for chunk in self.in_use():
             if chunk.number > since:
@@ -287,7 +287,7 @@ class TrackingAllocator(AllocatorWrapper):
         return sorted(found, key=lambda leak: (-leak.num_bytes, leak.label))
 
     def report(self, since: int = 0) -> str:
-        """The leaks as text, one line each."""
+        """The leaks that the wrapper found as text, one line each."""
         lines = [
             f"{leak.label or 'without a label'}: {format_bytes(leak.num_bytes)} in {leak.chunks} "
             f"chunk{'' if leak.chunks == 1 else 's'}, the oldest of {leak.oldest.requested_size} bytes at "
@@ -347,7 +347,7 @@ class LimitAllocator(AllocatorWrapper):
         self._lock = _forks.keep(RLock())  # reentrant: a tensor that Python collects meanwhile may free
 
     def serve(self, request: AllocationRequest) -> int:
-        """Allocate `num_bytes` if the limit allows it.
+        """Allocate `num_bytes` if the limit of the wrapper allows it.
 
         Raises:
             OutOfMemory: the limit is exceeded (the numbers are the limit's), or the allocator inside has no memory.
@@ -365,7 +365,7 @@ class LimitAllocator(AllocatorWrapper):
         return address
 
     def free(self, address: int) -> None:
-        """Free it, and subtract its size."""
+        """Free a chunk, and subtract its size from what the wrapper limits."""
         size = round_up(self._size_to_free(address))
         self.wrapped.free(address)
         self._release(size)
@@ -416,11 +416,11 @@ class RetryAllocator(AllocatorWrapper):
 
     @property
     def waiting(self) -> int:
-        """Number of threads that wait now."""
+        """Number of threads that wait in the wrapper now."""
         return self._frees.waiters
 
     def serve(self, request: AllocationRequest) -> int:
-        """Allocate `num_bytes` as soon as memory is free.
+        """Allocate `num_bytes` as soon as memory is free, after other threads free through the wrapper.
 
         Raises:
             OutOfMemory: the time is up; the numbers are those of the last try.
@@ -437,7 +437,7 @@ class RetryAllocator(AllocatorWrapper):
         return request.to(self.wrapped) if address is None else address
 
     def free(self, address: int) -> None:
-        """Free it, and wake the waiting threads."""
+        """Free a chunk, and wake the threads that wait in the wrapper."""
         self.wrapped.free(address)
         self._frees.wake_waiters()
 
@@ -496,7 +496,7 @@ class AlertAllocator(AllocatorWrapper):
         self._here = local()
 
     def serve(self, request: AllocationRequest) -> int:
-        """Allocate `num_bytes`, then check the totals."""
+        """Allocate `num_bytes`, then check the totals against the wrapper's thresholds."""
         address = request.to(self.wrapped)
         if address:
             label = self.label_text(request.label) or "no label"
@@ -504,7 +504,7 @@ class AlertAllocator(AllocatorWrapper):
         return address
 
     def free(self, address: int) -> None:
-        """Free it, then check the totals."""
+        """Free a chunk, then check the totals against the wrapper's thresholds."""
         self.wrapped.free(address)
         if address:
             self._check_totals(f"the free of {address:#x}")
@@ -525,7 +525,7 @@ class AlertAllocator(AllocatorWrapper):
             self._here.busy = False
 
     def _crossed(self, doing: str) -> list[Crossing]:
-        """Thresholds that are crossed now and were not before."""
+        """Thresholds of the wrapper that are crossed now and were not before."""
         with self._lock:
             values = self._values()
             new = [
@@ -536,7 +536,7 @@ class AlertAllocator(AllocatorWrapper):
         return [Crossing(each, value, self.name, doing) for each, value in new]
 
     def _reset_recovered(self) -> None:
-        """Allow new alerts for thresholds that are no longer crossed after the call."""
+        """Allow new alerts for thresholds of the wrapper that are no longer crossed after the call."""
         with self._lock:
             for each, state, value in zip(self.thresholds, self._states, self._values(), strict=True):
                 if not each.is_past(value):
@@ -598,7 +598,7 @@ Side = Literal["before", "after"]
 
 
 class Guarded(NamedTuple):
-    """A chunk in use between guard words; sizes in bytes."""
+    """A chunk in use between the guard words of a wrapper; sizes in bytes."""
 
     address: int  # the address that `allocate` returned
     size: int  # bytes requested
@@ -686,7 +686,7 @@ class GuardAllocator(AllocatorWrapper):
         self._lock = _forks.keep(RLock())  # reentrant: a tensor that Python collects meanwhile may free
 
     def overhead(self, alignment: int = 256) -> int:
-        """Bytes that guard words add to a request."""
+        """Bytes that guard words of the wrapper add to a request."""
         return -(-self.guard_bytes // alignment) * alignment + self.guard_bytes
 
     def serve(self, request: AllocationRequest) -> int:
@@ -796,7 +796,7 @@ class GuardAllocator(AllocatorWrapper):
             self._extra += chunk.total - chunk.size
 
     def _remove(self, chunk: Guarded) -> bool:
-        """Remove a chunk; False if another thread removed it."""
+        """Remove a guarded chunk; False if another thread removed it."""
         with self._lock:
             if self._in_use.pop(chunk.address, None) is None:
                 return False
@@ -805,7 +805,7 @@ class GuardAllocator(AllocatorWrapper):
             return True
 
     def _neighbour(self, chunk: Guarded, side: Side) -> Guarded | None:
-        """The next chunk in use on that side; None without one."""
+        """The next chunk in use of the wrapper on that side; None without one."""
         chunks = self.in_use()
         index = bisect(chunks, chunk)
         if side == "after":
@@ -823,6 +823,7 @@ class GuardAllocator(AllocatorWrapper):
         self.access.write(address + size, _AFTER * self.guard_bytes)
 
     def _damages_of(self, chunks: Iterable[Guarded]) -> list[Damage]:
+        """The damages of the guard words of these chunks."""
         found: list[Damage] = []
         for chunk in chunks:
             found += self._damage(chunk, "before", chunk.address - self.guard_bytes, _BEFORE)
@@ -841,7 +842,7 @@ class GuardAllocator(AllocatorWrapper):
         return [Damage(chunk, side, at + first, last - first, data[first:last], neighbour)]
 
     def _is_readable(self, chunk: Guarded) -> bool:
-        """Whether its memory can be read: the chunk was not freed meanwhile, and the allocator inside is not closed."""
+        """Whether the memory of a guarded chunk can be read: it is not freed, and the allocator inside not closed."""
         if self._in_use.get(chunk.address) is not chunk:
             return False
         try:

@@ -2,17 +2,18 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from bfcviz.allocator.interface import AllocatorOptions
+from bfcviz.devices.device_names import DeviceName
 from bfcviz.devices.gpu_options import (
     GPUOptions,
-    LogicalDeviceConfiguration,
-    State,
+    checked_setting_number,
     parse_visible_devices,
 )
-from bfcviz.devices.physical import DeviceName, PhysicalDevice
+from bfcviz.devices.physical_devices import PhysicalDevice
 from bfcviz.errors import SettingError
 from bfcviz.formats.tensorflow import (
     COLLECTION,
@@ -26,6 +27,56 @@ from bfcviz.formats.tensorflow import (
     min_system_memory,
 )
 from bfcviz.units import MiB, format_bytes
+
+# ------------------------------------------------------------------------------
+# The settings that a plan is made from.
+
+
+@dataclass(frozen=True)
+class LogicalDeviceConfiguration:
+    """One logical device of a physical one, as it is to be planned.
+
+    Attributes:
+        memory_limit: its memory in MiB, as in TensorFlow; required for a GPU, forbidden for the CPU.
+
+    Raises:
+        SettingError: not a number, or less than 1 MiB.
+    """
+
+    memory_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        limit = self.memory_limit
+        if limit is not None and checked_setting_number(limit, "memory_limit") < 1:
+            raise SettingError(f"memory_limit is {self.memory_limit} MiB; give 1 MiB or more, such as 2048")
+
+    @property
+    def limit_bytes(self) -> int:
+        """The memory that a logical device is planned with, in bytes; 0 = no limit."""
+        return 0 if self.memory_limit is None else int(self.memory_limit) * MiB
+
+
+Logical = tuple[LogicalDeviceConfiguration, ...]
+
+
+@dataclass(frozen=True)
+class State:
+    """What a device plan is made from: all memory settings at one moment, the GPU options among them."""
+
+    physical: tuple[PhysicalDevice, ...]  # all devices, the CPU first
+    visible: tuple[PhysicalDevice, ...]  # the devices to use, in no particular order
+    growth: Mapping[PhysicalDevice, bool]  # whether memory growth is on, by GPU
+    # configured logical devices, by physical device
+    logical: Mapping[PhysicalDevice, Logical] = field(default_factory=lambda: MappingProxyType({}))
+    options: GPUOptions = field(default_factory=GPUOptions)
+    # variables read when devices are created
+    environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    notes: tuple[str, ...] = ()  # the origin of the settings, in words
+
+    def of_type(self, device_type: str) -> list[PhysicalDevice]:
+        """The visible devices of a type to plan for, in the machine's order."""
+        return [each for each in self.physical if each.device_type == device_type and each in self.visible]
+
 
 # ------------------------------------------------------------------------------
 # Limit of a GPU's heap: TensorFlow's arithmetic, with a reason for each number.
@@ -103,7 +154,7 @@ def _limit_by_environment(limit: Limit, available: int, text: str) -> Limit:
 
 
 def _limit_less_reserved(limit: Limit, available: int, mib: int, name: str) -> Limit:
-    """Keep MiB back as TensorFlow does: subtract them from all free memory and replace any earlier limit."""
+    """Keep MiB back in the plan as TensorFlow does: of all free memory, in place of any earlier limit."""
     kept = mib * MiB
     if kept > available:
         words = f"{name} is {mib} MiB, more than the {format_bytes(available)} free: it is ignored."
@@ -131,7 +182,7 @@ class PlannedDevice:
 
 
 def plan_cpus(state: State) -> list[PlannedDevice]:
-    """Plan the CPU, or its logical CPUs.
+    """Plan the CPU device, or its logical CPUs.
 
     Raises:
         SettingError: the CPU is not visible.
@@ -151,7 +202,7 @@ def plan_cpus(state: State) -> list[PlannedDevice]:
 
 
 def plan_gpus(state: State) -> list[PlannedDevice]:
-    """Plan the GPUs, in the order of their names.
+    """Plan the GPU devices, in the order of their names.
 
     Raises:
         SettingError: the settings contradict each other or the machine.
@@ -181,7 +232,7 @@ def plan_gpus(state: State) -> list[PlannedDevice]:
 
 
 def pool_limit(state: State) -> int:
-    """Limit of the transfer pool in bytes: from the option, else the environment, else TensorFlow's default."""
+    """Limit of the planned transfer pool in bytes: from the option, else the environment, else TensorFlow's default."""
     text = state.environment.get(POOL_LIMIT, "")
     by_environment = int(text) * MiB if re.fullmatch(r"[0-9]{1,12}", text) else 0
     return state.options.gpu_host_mem_limit_in_mb * MiB or by_environment or HOST_LIMIT
@@ -198,7 +249,7 @@ def _visible_gpus_in_order(state: State) -> list[PhysicalDevice]:
 
 
 def _logical_device_limits(state: State, gpu: PhysicalDevice) -> Iterator[Limit]:
-    """One limit for each logical device of a GPU."""
+    """One limit in the plan for each logical device of a GPU."""
     configured = state.logical.get(gpu, ())
     if not configured:
         yield single_device_limit(gpu, state.options, state.environment)
@@ -221,7 +272,7 @@ def _crowded_gpu_warning(gpu: PhysicalDevice, state: State) -> Iterator[str]:
 
 
 class _GrowthDecision(NamedTuple):
-    """Whether heaps grow, the reasons, and the settings without effect."""
+    """Whether heaps in the plan grow, the reasons, and the settings without effect."""
 
     on: bool
     because: tuple[str, ...] = ()

@@ -1,39 +1,11 @@
-"""Memory settings as values, and their checks: `GPUOptions`, and `State`, all at one moment."""
+"""GPUOptions: the options of all GPUs of a session, with TensorFlow's names, and the checks of their values."""
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
-from types import MappingProxyType
 
-from bfcviz.devices.physical import PhysicalDevice
 from bfcviz.errors import SettingError
-from bfcviz.units import MiB, format_bytes
-
-
-@dataclass(frozen=True)
-class LogicalDeviceConfiguration:
-    """One logical device of a physical one.
-
-    Attributes:
-        memory_limit: its memory in MiB, as in TensorFlow; required for a GPU, forbidden for the CPU.
-
-    Raises:
-        SettingError: not a number, or less than 1 MiB.
-    """
-
-    memory_limit: float | None = None
-
-    def __post_init__(self) -> None:
-        limit = self.memory_limit
-        if limit is not None and _checked_setting_number(limit, "memory_limit") < 1:
-            raise SettingError(f"memory_limit is {self.memory_limit} MiB; give 1 MiB or more, such as 2048")
-
-    @property
-    def limit_bytes(self) -> int:
-        """The limit in bytes; 0 = no limit."""
-        return 0 if self.memory_limit is None else int(self.memory_limit) * MiB
 
 
 @dataclass(frozen=True)
@@ -70,7 +42,7 @@ class GPUOptions:
 
     def __post_init__(self) -> None:
         for name in ("per_process_gpu_memory_fraction", "internal_fragmentation_fraction", "retry_s"):
-            _checked_setting_number(getattr(self, name), name)
+            checked_setting_number(getattr(self, name), name)
         fraction = float(self.per_process_gpu_memory_fraction)
         if fraction < 0:
             raise SettingError(
@@ -100,7 +72,7 @@ class GPUOptions:
 
     @property
     def unified(self) -> bool:
-        """Whether the heaps may exceed the GPU's memory."""
+        """Whether the GPU options let the heaps exceed the GPU's memory."""
         return self.use_unified_memory or self.per_process_gpu_memory_fraction > 1.0
 
 
@@ -127,35 +99,9 @@ def parse_visible_devices(text: str, count: int) -> list[int]:
 
 
 def check_setting_flag(name: str, value: object) -> None:
-    """Raise SettingError if the value of a setting is not True or False."""
+    """Raise SettingError if the value of a GPU option, or of another memory setting, is not True or False."""
     if not isinstance(value, bool):
         raise SettingError(f"{name} is {value!r}; give True or False")
-
-
-def check_logical(device: PhysicalDevice, each: LogicalDeviceConfiguration) -> None:
-    """Raise SettingError if a device cannot have this logical device."""
-    if not isinstance(each, LogicalDeviceConfiguration):
-        raise SettingError(
-            f"{each!r} is not a configuration; give LogicalDeviceConfiguration(memory_limit=MiB)"
-        )
-    if device.device_type == "CPU" and each.memory_limit is not None:
-        raise SettingError("a memory limit on logical CPU devices is not supported: leave memory_limit out")
-    if device.device_type == "GPU" and each.memory_limit is None:
-        raise SettingError("a memory limit is required for logical GPU devices: give memory_limit in MiB")
-    if each.limit_bytes > device.total_bytes:
-        raise SettingError(
-            f"memory_limit is {format_bytes(each.limit_bytes)}, {device.name} has {format_bytes(device.total_bytes)}: "
-            "give less; the unit is MiB"
-        )
-
-
-def check_fraction(options: GPUOptions, configured: Sequence[LogicalDeviceConfiguration]) -> None:
-    """Raise SettingError if both a fraction and logical devices are set."""
-    if configured and options.per_process_gpu_memory_fraction > 0:
-        raise SettingError(
-            "per_process_gpu_memory_fraction cannot be set together with logical devices on a GPU: give each "
-            "logical device a memory_limit instead"
-        )
 
 
 def _check_mib(name: str, value: object) -> None:
@@ -167,7 +113,8 @@ def _check_mib(name: str, value: object) -> None:
         raise SettingError(f"{name} is {value!r}; give 0 or more MiB")
 
 
-def _checked_setting_number(value: object, name: str) -> float:
+def checked_setting_number(value: object, name: str) -> float:
+    """The value of a GPU option, or of another memory setting, as a finite number."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise SettingError(f"{name} is {value!r}; give a number")
     try:
@@ -177,25 +124,3 @@ def _checked_setting_number(value: object, name: str) -> float:
     if not math.isfinite(number):
         raise SettingError(f"{name} is {value!r}; give a finite number")
     return number
-
-
-Logical = tuple[LogicalDeviceConfiguration, ...]
-
-
-@dataclass(frozen=True)
-class State:
-    """All settings."""
-
-    physical: tuple[PhysicalDevice, ...]  # all devices, the CPU first
-    visible: tuple[PhysicalDevice, ...]  # the devices to use, in no particular order
-    growth: Mapping[PhysicalDevice, bool]  # whether memory growth is on, by GPU
-    # configured logical devices, by physical device
-    logical: Mapping[PhysicalDevice, Logical] = field(default_factory=lambda: MappingProxyType({}))
-    options: GPUOptions = field(default_factory=GPUOptions)
-    # variables read when devices are created
-    environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    notes: tuple[str, ...] = ()  # the origin of the settings, in words
-
-    def of_type(self, device_type: str) -> list[PhysicalDevice]:
-        """The visible devices of a type, in the machine's order."""
-        return [each for each in self.physical if each.device_type == device_type and each in self.visible]

@@ -1,6 +1,5 @@
-"""KernelRunner: tensors and kernels in order, and when tensors that are no longer needed are freed."""
+"""KernelRunner: creates tensors and runs kernels in order; each allocates its result, then computes in it."""
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -9,101 +8,9 @@ import numpy as np
 
 from bfcviz.allocator.interface import Allocator
 from bfcviz.devices.memory_access import load_cupy, place_of
+from bfcviz.devices.release_policies import ReleasePolicy
 from bfcviz.devices.tensors import Tensor
-from bfcviz.errors import InvalidRequest, OutOfMemory
-
-# ------------------------------------------------------------------------------
-# Release policies: when to free tensors that are no longer needed: at once, at the end of the step, or deferred.
-
-
-class ReleasePolicy:
-    """Gets the tensors of each kernel and decides how long to keep them; this one keeps none."""
-
-    def used(self, tensors: Sequence[Tensor]) -> None:
-        """A kernel that reads or writes these tensors was submitted to the device."""
-
-    def make_room(self) -> bool:
-        """Memory ran out: drop all tensors that may be freed; False if there are none."""
-        return False
-
-    def end_step(self) -> None:
-        """The step has ended."""
-
-
-class Eager(ReleasePolicy):
-    """Frees at once, with the step's last reference.
-
-    Correct if all work runs in one order: the next use of the memory comes after the last one.
-    """
-
-
-class EndOfStep(ReleasePolicy):
-    """Frees all tensors at the end of the step; until then the heap holds everything the step allocated."""
-
-    def __init__(self) -> None:
-        self._held: list[Sequence[Tensor]] = []
-
-    def used(self, tensors: Sequence[Tensor]) -> None:
-        """Keep them."""
-        self._held.append(tensors)
-
-    def end_step(self) -> None:
-        """Drop all tensors."""
-        self._held.clear()
-
-
-class Deferred(ReleasePolicy):
-    """Frees when the device has finished the kernel; the program runs ahead and allocates new memory before that.
-
-    If work is synchronous, as with NumPy, this simulates a device that is `lag` kernels behind.
-
-    Args:
-        lag: kernels that the simulated device is behind.
-        fence: creates a fence after each kernel; its `done` says whether the device has reached it, and
-            `synchronize()` waits for it. `cuda_fence` creates CUDA's.
-    """
-
-    def __init__(self, lag: int = 8, *, fence: Callable[[], Any] | None = None) -> None:
-        if lag < 0:
-            raise InvalidRequest(f"lag is {lag} kernels; give 0 or more")
-        self.lag = lag
-        self._fence = fence
-        self._queue: deque[tuple[Any, Sequence[Tensor]]] = deque()
-
-    def used(self, tensors: Sequence[Tensor]) -> None:
-        """Keep them, and drop the tensors of kernels the device has finished."""
-        self._queue.append((self._fence() if self._fence else None, tensors))
-        while self._queue and self._is_done(self._queue[0][0]):
-            self._queue.popleft()
-
-    def make_room(self) -> bool:
-        """Wait for the device, then drop all tensors."""
-        held = bool(self._queue)
-        while self._queue:
-            fence, _ = self._queue.popleft()
-            if fence is not None:
-                fence.synchronize()
-        return held
-
-    def _is_done(self, fence: Any) -> bool:
-        return len(self._queue) > self.lag if fence is None else bool(fence.done)
-
-
-def cuda_fence() -> Any:
-    """A fence for a training's `Deferred` frees: record a CUDA event in the current stream."""
-    event = load_cupy().cuda.Event(disable_timing=True)
-    event.record()
-    return event
-
-
-RELEASES: Final[dict[str, Callable[[], ReleasePolicy]]] = {
-    "eager": Eager, "end of step": EndOfStep, "deferred": Deferred,
-}  # fmt: skip
-"""All policies by name."""
-
-
-# ------------------------------------------------------------------------------
-# KernelRunner: creates tensors and runs kernels in order; each allocates its result, then computes in it.
+from bfcviz.errors import OutOfMemory
 
 Kernel = Callable[..., None]
 """Computes. Arguments: NumPy or CuPy, then the arrays of the result, the inputs and the scratch memory."""
@@ -150,7 +57,7 @@ class KernelRunner:
         return self._scope + name
 
     def new(self, shape: Shape, name: str) -> Tensor:
-        """Create a tensor. If memory runs out, free what the release policy allows and retry once."""
+        """Create a tensor for a kernel. If memory runs out, free what the release policy allows and retry once."""
         try:
             return Tensor(self.allocator, self.dtype, shape, kernel=self.named(name))
         except OutOfMemory:
@@ -159,7 +66,7 @@ class KernelRunner:
         return Tensor(self.allocator, self.dtype, shape, kernel=self.named(name))
 
     def filled(self, shape: Shape, name: str, values: Callable[[], Any]) -> Tensor:
-        """Create a tensor with values; `values` is called only if something is computed."""
+        """Create a tensor with values for kernels; `values` is called only if something is computed."""
         made = self.new(shape, name)
         if self.xp is not None:
             made.write(values())

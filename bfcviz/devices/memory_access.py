@@ -15,7 +15,7 @@ from bfcviz.allocator.cuda import CudaSubAllocator, PinnedSubAllocator
 from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.allocator.interface import Allocator
 from bfcviz.allocator.sub_allocators import HostSubAllocator, SimulatedSubAllocator
-from bfcviz.devices.physical import SimulatedGpuSubAllocator
+from bfcviz.devices.simulated_gpu_memory import SimulatedGpuSubAllocator
 from bfcviz.errors import InvalidRequest
 from bfcviz.extras import needed
 
@@ -25,16 +25,16 @@ _PIECE: Final = 1 << 20
 
 @runtime_checkable
 class Access(Protocol):
-    """Reads and writes memory by address."""
+    """Access to memory by address: reads and writes it."""
 
     def read(self, address: int, num_bytes: int) -> bytes:
-        """Read bytes at an address."""
+        """Read bytes of memory at an address."""
 
     def write(self, address: int, data: bytes) -> None:
-        """Write bytes at an address."""
+        """Write bytes of memory at an address."""
 
     def fill(self, address: int, num_bytes: int, pattern: bytes) -> None:
-        """Write a pattern repeatedly; the last repetition is cut to fit."""
+        """Write a pattern to memory repeatedly; the last repetition is cut to fit."""
         length = min(num_bytes, _PIECE - _PIECE % len(pattern))
         piece = _repeated_pattern(pattern, 0, length)
         for at in range(0, num_bytes, max(length, 1)):
@@ -42,26 +42,26 @@ class Access(Protocol):
 
 
 class HostAccess(Access):
-    """Memory of this process, by ctypes. An invalid address crashes it: use only addresses from an allocator."""
+    """Access to memory of this process, by ctypes. An invalid address crashes it: use those of an allocator only."""
 
     def read(self, address: int, num_bytes: int) -> bytes:
-        """Read bytes at an address."""
+        """Read bytes of this process's memory at an address."""
         return ctypes.string_at(address, num_bytes)
 
     def write(self, address: int, data: bytes) -> None:
-        """Write bytes at an address."""
+        """Write bytes of this process's memory at an address."""
         ctypes.memmove(address, data, len(data))
 
 
 class DeviceAccess(Access):
-    """Memory of a GPU, or pinned memory, by synchronous copies of the GPU's driver."""
+    """Access to memory of a GPU, or pinned memory, by synchronous copies of the GPU's driver."""
 
     def __init__(self, driver: Driver, device: int = 0) -> None:
         self.driver = driver
         self.device = device
 
     def read(self, address: int, num_bytes: int) -> bytes:
-        """Copy bytes to the host. Waits for earlier work in the default stream."""
+        """Copy bytes at an address of a GPU to the host. Waits for earlier work in the default stream."""
         data = ctypes.create_string_buffer(num_bytes)
         with self.driver.on(self.device):
             self.driver.call(
@@ -70,13 +70,13 @@ class DeviceAccess(Access):
         return data.raw
 
     def write(self, address: int, data: bytes) -> None:
-        """Copy bytes to the device."""
+        """Copy bytes to an address of a GPU."""
         with self.driver.on(self.device):
             self.driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
 
 
 class SimulatedAccess:
-    """Simulated memory: stores the pages that were written; all other bytes are 0. So it can be guarded, too."""
+    """Access to simulated memory: stores pages that were written; all other bytes are 0. So it can be guarded, too."""
 
     def __init__(self) -> None:
         self._pages: dict[int, bytes] = {}
@@ -84,12 +84,12 @@ class SimulatedAccess:
         self._lock = _forks.keep(RLock())
 
     def read(self, address: int, num_bytes: int) -> bytes:
-        """Read bytes at an address."""
+        """Read bytes of simulated memory at an address."""
         parts = (self._page(page)[low:high] for page, low, high in _pages_of(address, num_bytes))
         return b"".join(parts)
 
     def write(self, address: int, data: bytes) -> None:
-        """Write bytes at an address."""
+        """Write bytes of simulated memory at an address."""
         done = 0
         with self._lock:
             for page, low, high in _pages_of(address, len(data)):
@@ -98,7 +98,7 @@ class SimulatedAccess:
                 done += high - low
 
     def fill(self, address: int, num_bytes: int, pattern: bytes) -> None:
-        """Write a pattern repeatedly; whole pages share their bytes."""
+        """Write a pattern to simulated memory repeatedly; whole pages share their bytes."""
         filled: dict[int, bytes] = {}
         done = 0
         for page, low, high in _pages_of(address, num_bytes):
@@ -112,6 +112,7 @@ class SimulatedAccess:
             done += high - low
 
     def _page(self, number: int) -> bytes:
+        """The page of simulated memory with this number."""
         return self._pages.get(number, _EMPTY)
 
 
@@ -119,7 +120,7 @@ _EMPTY: Final = bytes(PAGE)
 
 
 def access_to(allocator: Allocator) -> Access:
-    """The Access for an allocator's memory: that of a wrapper inside it, or one that fits its sub-allocator.
+    """The access to an allocator's memory: that of a wrapper inside it, or one that fits its sub-allocator.
 
     A sub-allocator of your own sets an attribute: `place = "host"`.
 
@@ -154,7 +155,7 @@ def _repeated_pattern(pattern: bytes, phase: int, num_bytes: int) -> bytes:
 
 
 def _pages_of(address: int, num_bytes: int) -> list[tuple[int, int, int]]:
-    """The pages of an address range: number of the page, begin and end of the range in it."""
+    """The pages of simulated memory in an address range: number of the page, begin and end of the range in it."""
     first, end = address // PAGE, address + num_bytes
     pages = [(page, 0, PAGE) for page in range(first, -(-end // PAGE))]
     if pages:

@@ -16,7 +16,7 @@ from bfcviz.errors import InvalidRequest
 
 
 class Value(NamedTuple):
-    """A tensor in the graph; `needs_gradient`: whether the backward pass computes its gradient."""
+    """A tensor in the graph of a network; `needs_gradient`: whether the backward pass computes its gradient."""
 
     tensor: Tensor
     key: int
@@ -24,12 +24,12 @@ class Value(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the tensor."""
+        """Shape of a tensor in the graph of a network."""
         return self.tensor.shape
 
 
 class _Node(NamedTuple):
-    """An operation: its result's key, and key and gradient of each input that needs one."""
+    """An operation in the graph of a network: its result's key, and key and gradient of each input that needs one."""
 
     key: int
     scope: str
@@ -37,7 +37,7 @@ class _Node(NamedTuple):
 
 
 class Graph:
-    """The operations of a step, in order."""
+    """The operations of a step of a network, in order."""
 
     def __init__(self, runner: KernelRunner) -> None:
         self.runner = runner
@@ -45,12 +45,12 @@ class Graph:
         self._count = 0
 
     def value(self, tensor: Tensor, *, needs_gradient: bool = False) -> Value:
-        """Add a tensor from outside the graph, such as a weight."""
+        """Add a tensor from outside the graph of a network, such as a weight."""
         self._count += 1
         return Value(tensor, self._count, needs_gradient)
 
     def result(self, name: str, tensor: Tensor, sources: Sequence[tuple[Value, Gradient]]) -> Value:
-        """Add the result of an operation, with its inputs and their gradients."""
+        """Add the result of an operation to the graph of a network, with its inputs and their gradients."""
         inputs = [(value.key, gradient) for value, gradient in sources if value.needs_gradient]
         made = self.value(tensor, needs_gradient=bool(inputs))
         if inputs:
@@ -58,7 +58,7 @@ class Graph:
         return made
 
     def gradients(self, loss: Value) -> dict[int, Tensor]:
-        """Backward pass from a single element: gradients by key of the outside values; it empties the graph."""
+        """Backward pass of a network from one element: gradients by key of the outside values. It empties the graph."""
         runner = self.runner
         with runner.scope(GRADIENTS):
             found = {loss.key: runner.filled(loss.shape, "one", lambda: 1)}
@@ -72,7 +72,7 @@ class Graph:
         return found
 
     def _spread(self, node: _Node, upstream: Tensor, found: dict[int, Tensor]) -> None:
-        """Pass a gradient from a result to its inputs; free what each input's gradient used before the next."""
+        """Pass a gradient of a network from a result to its inputs; free what each gradient used before the next."""
         while node.sources:
             key, gradient = node.sources.pop()
             part = gradient(upstream)
@@ -136,7 +136,7 @@ def _relu_gradient(xp: Any, out: Any, g: Any, y: Any) -> None:
 
 
 def reshape(graph: Graph, value: Value, *shape: int) -> Value:
-    """Reshape a value; the result is a view and allocates nothing."""
+    """Reshape a value in a network; the result is a view and allocates nothing."""
     before = value.shape
     made = value.tensor.reshape(*shape)
     return graph.result("Reshape", made, [(value, lambda upstream: upstream.reshape(before))])
@@ -225,33 +225,33 @@ class Network(ABC):
         self.expect(self.batch > 0 and self.classes > 0, "give a batch and classes of 1 or more")
 
     def expect(self, condition: bool, advice: str) -> None:  # noqa: FBT001  reads as a condition
-        """Raise InvalidRequest with advice unless the condition is true."""
+        """Raise InvalidRequest with advice unless the condition of a network is true."""
         if not condition:
             raise InvalidRequest(f"{self} is not possible: {advice}")
 
     @property
     @abstractmethod
     def input_shape(self) -> Shape:
-        """Shape of a batch."""
+        """Shape of a batch for the network."""
 
     @abstractmethod
     def parameters(self) -> dict[str, Shape]:
-        """Shapes of the weights by name."""
+        """Shapes of the weights of a network by name."""
 
     @abstractmethod
     def logits(self, graph: Graph, weights: dict[str, Value], x: Value) -> Value:
-        """Forward pass: from a batch to logits [batch, classes]."""
+        """Forward pass of a network: from a batch to logits [batch, classes]."""
 
 
 def dense(graph: Graph, x: Value, weights: dict[str, Value], name: str) -> Value:
-    """A dense layer: [n, a] to [n, b]."""
+    """A dense layer of a network: [n, a] to [n, b]."""
     with graph.runner.scope(name):
         return bias_add(graph, matmul(graph, x, weights[f"{name}/kernel"]), weights[f"{name}/bias"])
 
 
 @dataclass(frozen=True)
 class MLP(Network):
-    """Dense layers with ReLU between them."""
+    """A network of dense layers with ReLU between them."""
 
     name = "MLP"
     sizes: tuple[int, ...] = (64, 256, 128)  # size of the input and of each hidden layer
@@ -265,11 +265,11 @@ class MLP(Network):
 
     @property
     def input_shape(self) -> Shape:
-        """Shape of a batch."""
+        """Shape of a batch for this network."""
         return (self.batch, self.sizes[0])
 
     def parameters(self) -> dict[str, Shape]:
-        """A kernel and a bias per layer."""
+        """Shapes of the weights of this network: a kernel and a bias per layer."""
         sizes = (*self.sizes, self.classes)
         shapes: dict[str, Shape] = {}
         for number, pair in enumerate(pairwise(sizes), 1):
@@ -278,7 +278,7 @@ class MLP(Network):
         return shapes
 
     def logits(self, graph: Graph, weights: dict[str, Value], x: Value) -> Value:
-        """Forward pass."""
+        """Forward pass of this network."""
         for number in range(1, len(self.sizes)):
             x = relu(graph, dense(graph, x, weights, f"dense_{number}"))
         return dense(graph, x, weights, f"dense_{len(self.sizes)}")
@@ -307,7 +307,7 @@ class Heads:
 
 
 def scores(graph: Graph, query: Value, key: Value, heads: Heads) -> Value:
-    """Attention scores: query times key, divided by the square root of a head's width."""
+    """Attention scores of a network: query times key, divided by the square root of a head's width."""
     runner, q, k = graph.runner, query.tensor, key.tensor
     scale = (q.shape[-1] // heads.heads) ** -0.5
 
@@ -350,7 +350,7 @@ def weighted_values(graph: Graph, probabilities: Value, value: Value, heads: Hea
 
 @dataclass(frozen=True)
 class Attention(Network):
-    """Layers of attention and two dense layers, each with a residual; then the mean over the tokens."""
+    """A network of layers of attention and two dense layers, each with a residual; then the mean over the tokens."""
 
     name = "attention"
     tokens: int = 16  # tokens per example
@@ -365,11 +365,11 @@ class Attention(Network):
 
     @property
     def input_shape(self) -> Shape:
-        """Shape of a batch."""
+        """Shape of a batch for this network."""
         return (self.batch * self.tokens, self.width)
 
     def parameters(self) -> dict[str, Shape]:
-        """Four attention matrices and two dense layers per layer, and the last dense layer."""
+        """Shapes of its weights: four attention matrices and two dense layers per layer, and the last dense layer."""
         shapes: dict[str, Shape] = {}
         for number in range(1, self.layers + 1):
             shapes |= {
@@ -382,7 +382,7 @@ class Attention(Network):
         return {**shapes, "dense/kernel": (self.width, self.classes), "dense/bias": (self.classes,)}
 
     def logits(self, graph: Graph, weights: dict[str, Value], x: Value) -> Value:
-        """Forward pass."""
+        """Forward pass of this network."""
         for number in range(1, self.layers + 1):
             start = f"layer_{number}/"
             own = {
@@ -484,7 +484,7 @@ def mean_pool(graph: Graph, image: Value, name: str = "AvgPool") -> Value:
 
 @dataclass(frozen=True)
 class ConvNet(Network):
-    """Convolutions with ReLU, each followed by a pool that halves the image; then one dense layer."""
+    """A network of convolutions with ReLU, each followed by a pool that halves the image; then one dense layer."""
 
     name = "convnet"
     image: int = 16  # pixels along each side; can be halved once per convolution
@@ -505,11 +505,11 @@ class ConvNet(Network):
 
     @property
     def input_shape(self) -> Shape:
-        """Shape of a batch."""
+        """Shape of a batch for this network."""
         return (self.batch, self.image, self.image, self.channels[0])
 
     def parameters(self) -> dict[str, Shape]:
-        """Filters and biases of the convolutions, then the dense layer."""
+        """Shapes of the weights of this network: filters and biases of the convolutions, then the dense layer."""
         shapes: dict[str, Shape] = {}
         for number, (c, d) in enumerate(pairwise(self.channels), 1):
             shapes[f"conv_{number}/filter"] = (self.size, self.size, c, d)
@@ -522,7 +522,7 @@ class ConvNet(Network):
         }
 
     def logits(self, graph: Graph, weights: dict[str, Value], x: Value) -> Value:
-        """Forward pass."""
+        """Forward pass of this network."""
         for number in range(1, len(self.channels)):
             with graph.runner.scope(f"conv_{number}"):
                 x = conv2d(graph, x, weights[f"conv_{number}/filter"])

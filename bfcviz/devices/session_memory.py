@@ -1,45 +1,37 @@
-"""What the devices of a session share: its heaps, which record to rings in memory or to a folder, and host memory.
+"""What the devices of a session share: its heaps, which record to rings in memory or to a folder, and host memory."""
 
-`Journey` has the steps in which the session made its devices.
-"""
-
-import html
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from bfcviz import _forks
 from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.cuda import PinnedSubAllocator
 from bfcviz.allocator.interface import Allocator, AllocatorOptions
 from bfcviz.allocator.sub_allocators import HostSubAllocator, SubAllocator
-from bfcviz.devices.device_plan import pool_limit
-from bfcviz.devices.gpu_options import State
-from bfcviz.devices.physical import PhysicalDevice
-from bfcviz.errors import AllocatorError, DevicesError, InvalidRequest
+from bfcviz.devices.allocator_registry import AllocatorRegistry
+from bfcviz.devices.device_plan import State, pool_limit
+from bfcviz.devices.physical_devices import PhysicalDevice
+from bfcviz.errors import DevicesError
 from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool
-from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
-from bfcviz.units import format_bytes
 
 
 class SessionHeap(NamedTuple):
-    """A heap, and its recording if there is one."""
+    """A heap of a session, and its recording if there is one."""
 
     heap: BFCAllocator
     recording: Recording | None
     details: Mapping[str, object]
 
     def trace(self) -> Trace:
-        """The events of the heap so far.
+        """The events of a session's heap so far.
 
         Raises:
             DevicesError: the ring was too small for all events.
@@ -64,7 +56,7 @@ class SessionHeap(NamedTuple):
             )
 
     def close(self) -> None:
-        """Close the heap, then the recording."""
+        """Close the heap of a session, then its recording."""
         try:
             self.heap.close()
         finally:
@@ -98,7 +90,7 @@ class SessionHeaps:
         options: AllocatorOptions,
         details: Mapping[str, object],
     ) -> SessionHeap:
-        """Create a heap that records its events."""
+        """Create a heap of a session that records its events."""
         if self.folder is None:
             log, labels = EventLog(self.capacity), Labels()
             return SessionHeap(
@@ -115,174 +107,8 @@ class SessionHeaps:
         return SessionHeap(heap, recording, details)
 
 
-class Step(NamedTuple):
-    """One step. `stage` is session, settings, factory, device or manager; `num_bytes` is 0 if it has no size."""
-
-    time_ns: int
-    stage: str
-    words: str
-    num_bytes: int
-
-    @property
-    def label(self) -> str:
-        """The label of its MARK."""
-        return f"{self.stage}: {self.words}"
-
-
-class Journey:
-    """The steps of a session as MARK events: settings, factories, devices, manager, in order; prints as a list."""
-
-    def __init__(self) -> None:
-        self.log = EventLog()
-        self.labels = Labels()
-        self._steps: list[tuple[str, str]] = []
-
-    def note(self, stage: str, words: str, num_bytes: int = 0) -> None:
-        """Record one step."""
-        self._steps.append((stage, words))
-        number = self.labels.intern(f"{stage}: {words}")
-        thread = self.log.begin_operation(-1)
-        self.log.put(Kind.MARK, 0, 0, 0, num_bytes, 0, 0, number, thread, 0, -1, 0)
-
-    @property
-    def steps(self) -> list[Step]:
-        """All steps so far."""
-        marks = self.log.copy(0, self.log.head)
-        return [
-            Step(int(mark["time"]), stage, words, int(mark["size"]))
-            for mark, (stage, words) in zip(marks, self._steps, strict=True)
-        ]
-
-    def trace(self) -> Trace:
-        """The steps as a trace, to view or to save next to the traces of the heaps."""
-        origin = Origin(pools=(Pool("journey of a session"),))
-        return Trace.from_events(self.log.copy(0, self.log.head), self.labels, origin)
-
-    def __str__(self) -> str:
-        return "\n".join(
-            f"{_session_step_time(step)}  {step.stage:<8}  {_session_step_text(step)}" for step in self.steps
-        )
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{_session_step_time(step)}</td><td>{html.escape(step.stage)}</td>"
-            f"<td style='text-align:left'>{html.escape(_session_step_text(step))}</td></tr>"
-            for step in self.steps
-        )
-        return f"<table><tr><th>time</th><th>stage</th><th>what happened</th></tr>{rows}</table>"
-
-
-def _session_step_text(step: Step) -> str:
-    return f"{step.words} ({format_bytes(step.num_bytes)})" if step.num_bytes else step.words
-
-
-def _session_step_time(step: Step) -> str:
-    return f"{step.time_ns / 1e6:9.3f} ms"
-
-
 # ------------------------------------------------------------------------------
-# Host memory, ordinary and pinned, shared by all devices of a session, and the registry of its allocators.
-
-
-NO_AFFINITY: Final = -1  # no particular NUMA node
-
-
-@dataclass(frozen=True)
-class AllocatorFactory:
-    """Creates the allocators and sub-allocators of host memory."""
-
-    create_allocator: Callable[[], Allocator]  # creates the allocator; called once
-    # creates the sub-allocator of a NUMA node, or of `NO_AFFINITY`; called once for each
-    create_sub_allocator: Callable[[int], SubAllocator]
-    numa_enabled: bool = False  # whether sub-allocators of different nodes differ
-
-
-@dataclass
-class _HostAllocatorEntry:
-    """A factory of the registry of host memory, with the allocators it has created."""
-
-    name: str
-    priority: int
-    factory: AllocatorFactory
-    allocator: Allocator | None = None
-    sub_allocators: dict[int, SubAllocator] = field(default_factory=dict)
-
-
-class AllocatorRegistry:
-    """Factories of allocators for host memory, by name and priority; that of highest priority is used. Thread-safe.
-
-    TensorFlow's rules: factories register before the first allocator is created, each name and priority only once. For
-    sub-allocators, a factory that supports NUMA nodes precedes one that does not, regardless of priority.
-    """
-
-    def __init__(self) -> None:
-        self._entries: list[_HostAllocatorEntry] = []
-        self._used = False
-        self._lock = _forks.keep(RLock())  # a factory may call the registry
-
-    def register(self, name: str, priority: int, factory: AllocatorFactory) -> None:
-        """Add a factory.
-
-        Raises:
-            AllocatorError: another factory has this priority (TensorFlow would pick either), or an allocator was
-                created already.
-        """
-        with self._lock:
-            if self._used:
-                raise AllocatorError(
-                    f"{name!r} cannot be registered: allocators were created already. Register it before the first"
-                )
-            for entry in self._entries:
-                if entry.priority == priority:
-                    raise AllocatorError(
-                        f"{name!r} cannot be registered with priority {priority}: {entry.name!r} has it. Give another "
-                        "priority"
-                    )
-            self._entries.append(_HostAllocatorEntry(name, priority, factory))
-            self._entries.sort(key=lambda entry: -entry.priority)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of all factories, highest priority first."""
-        return [entry.name for entry in self._entries]
-
-    def allocator(self) -> Allocator:
-        """The allocator of the factory of highest priority, the same each time.
-
-        Raises:
-            AllocatorError: no factory is registered.
-        """
-        with self._lock:
-            entry = self._best(self._entries)
-            if entry.allocator is None:
-                entry.allocator = entry.factory.create_allocator()
-            return entry.allocator
-
-    def sub_allocator(self, numa_node: int = NO_AFFINITY) -> SubAllocator:
-        """The sub-allocator of a NUMA node, the same each time; one for all nodes if no factory supports nodes.
-
-        Raises:
-            AllocatorError: no factory is registered.
-            InvalidRequest: the node is negative and not `NO_AFFINITY`.
-        """
-        if numa_node < NO_AFFINITY:
-            raise InvalidRequest(f"the NUMA node is {numa_node}; give 0 or more, or -1 for none")
-        with self._lock:
-            entry = self._best(
-                [entry for entry in self._entries if entry.factory.numa_enabled] or self._entries
-            )
-            node = numa_node if entry.factory.numa_enabled else NO_AFFINITY
-            if node not in entry.sub_allocators:
-                entry.sub_allocators[node] = entry.factory.create_sub_allocator(node)
-            return entry.sub_allocators[node]
-
-    def _best(self, entries: list[_HostAllocatorEntry]) -> _HostAllocatorEntry:
-        if not entries:
-            raise AllocatorError(
-                "there is no allocator, because no factory is registered: register one first"
-            )
-        self._used = True
-        return entries[0]
+# Host memory, ordinary and pinned, shared by all devices of a session.
 
 
 class HostMemory:
@@ -314,12 +140,12 @@ class HostMemory:
 
     @property
     def pinned(self) -> bool:
-        """Whether the transfer pool is pinned."""
+        """Whether the session's transfer pool is pinned."""
         return self._gpu is not None
 
     @property
     def allocator(self) -> Allocator:
-        """The allocator of ordinary memory."""
+        """The session's allocator of ordinary memory."""
         return self.ordinary.heap if self._registry is None else self._registry.allocator()
 
     def trace(self) -> Trace:
@@ -337,13 +163,13 @@ class HostMemory:
 
     @property
     def ordinary(self) -> SessionHeap:
-        """The heap of ordinary memory."""
+        """The session's heap of ordinary memory."""
         with self._lock:
             return self._ordinary
 
     @property
     def transfer_pool(self) -> SessionHeap:
-        """The heap for transfers: pinned with a real GPU; without one its name says "not pinned"."""
+        """The session's heap for transfers: pinned with a real GPU; without one its name says "not pinned"."""
         with self._lock:
             return self._transfer_pool
 

@@ -7,17 +7,17 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from bfcviz.devices.device_plan import Explanation, PlannedDevice, _gpu_plan_text, plan_cpus, plan_gpus
-from bfcviz.devices.gpu_options import (
-    GPUOptions,
+from bfcviz.devices.device_plan import (
+    Explanation,
     LogicalDeviceConfiguration,
+    PlannedDevice,
     State,
-    check_fraction,
-    check_logical,
-    check_setting_flag,
-    parse_visible_devices,
+    _gpu_plan_text,
+    plan_cpus,
+    plan_gpus,
 )
-from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, host_cpu
+from bfcviz.devices.gpu_options import GPUOptions, check_setting_flag, parse_visible_devices
+from bfcviz.devices.physical_devices import PhysicalDevice, cuda_gpus, host_cpu
 from bfcviz.errors import SettingError, SettingTooLate, UnknownDevice
 from bfcviz.formats.xla import PREALLOCATE, ClientSettings, client_settings
 from bfcviz.units import format_bytes
@@ -71,13 +71,13 @@ class Settings:
 
     @property
     def state(self) -> State:
-        """All settings now."""
+        """All memory settings now."""
         environment = os.environ if self._environment is None else self._environment
         return replace(self._state, environment=MappingProxyType(dict(environment)))
 
     @property
     def options(self) -> GPUOptions:
-        """Options of all GPUs."""
+        """The setting of the options of all GPUs."""
         return self._state.options
 
     def list_physical_devices(self, device_type: str | None = None) -> list[PhysicalDevice]:
@@ -85,7 +85,7 @@ class Settings:
         return [each for each in self._state.physical if device_type in (None, each.device_type)]
 
     def copy(self) -> "Settings":
-        """Copy the settings for another session; the copy can be changed."""
+        """Copy the memory settings for another session; the copy can be changed."""
         made = Settings((), environment=self._environment)
         made._state = self._state
         return made
@@ -93,7 +93,7 @@ class Settings:
     # -- which devices ------------------------------------------------------------------------------------------
 
     def get_visible_devices(self, device_type: str | None = None) -> list[PhysicalDevice]:
-        """The devices a session will use."""
+        """The setting of the devices that a session will use."""
         return [each for each in self._state.visible if device_type in (None, each.device_type)]
 
     def set_visible_devices(
@@ -120,7 +120,7 @@ class Settings:
     # -- how much memory ----------------------------------------------------------------------------------------
 
     def get_memory_growth(self, device: PhysicalDevice) -> bool:
-        """Whether memory growth is on for a GPU."""
+        """The setting whether memory growth is on for a GPU."""
         self._check_known(device)
         return self._state.growth.get(device, False)
 
@@ -173,9 +173,9 @@ class Settings:
                 f"the list of logical devices for {device.name} is empty: give at least one configuration"
             )
         for each in configured:
-            check_logical(device, each)
+            _check_logical(device, each)
         if device.device_type == "GPU":
-            check_fraction(self._state.options, configured)
+            _check_fraction(self._state.options, configured)
         logical = MappingProxyType({**self._state.logical, device: configured})
         self._change("logical devices", logical=logical)
 
@@ -197,13 +197,13 @@ class Settings:
         gpus = self.list_physical_devices("GPU")
         if made.visible_device_list:
             parse_visible_devices(made.visible_device_list, len(gpus))
-        check_fraction(made, [each for gpu in gpus for each in self._state.logical.get(gpu, ())])
+        _check_fraction(made, [each for gpu in gpus for each in self._state.logical.get(gpu, ())])
         self._change("GPU options", options=made)
 
     # -- the plan ----------------------------------------------------------------------------------------------
 
     def plan(self) -> list[PlannedDevice]:
-        """The devices a session would get now, the CPU first.
+        """The devices a session would get now by the settings, the CPU first.
 
         Raises:
             SettingError: the settings contradict each other.
@@ -213,7 +213,7 @@ class Settings:
         return [*plan_cpus(state), *gpus]
 
     def explain(self) -> Explanation:
-        """Say in words how much memory each device takes, when, and why; a paragraph each. Raises as `plan` does.
+        """Say in words how much memory each device takes by the settings, when, and why. Raises as `plan` does.
 
         For real GPUs this asks the driver for free memory.
         """
@@ -262,6 +262,32 @@ class Settings:
         if device not in self._state.physical:
             names = ", ".join(each.name for each in self._state.physical)
             raise UnknownDevice(f"unrecognised device {device!r}: give one of list_physical_devices, {names}")
+
+
+def _check_logical(device: PhysicalDevice, each: LogicalDeviceConfiguration) -> None:
+    """Raise SettingError if a device cannot have this setting of a logical device."""
+    if not isinstance(each, LogicalDeviceConfiguration):
+        raise SettingError(
+            f"{each!r} is not a configuration; give LogicalDeviceConfiguration(memory_limit=MiB)"
+        )
+    if device.device_type == "CPU" and each.memory_limit is not None:
+        raise SettingError("a memory limit on logical CPU devices is not supported: leave memory_limit out")
+    if device.device_type == "GPU" and each.memory_limit is None:
+        raise SettingError("a memory limit is required for logical GPU devices: give memory_limit in MiB")
+    if each.limit_bytes > device.total_bytes:
+        raise SettingError(
+            f"memory_limit is {format_bytes(each.limit_bytes)}, {device.name} has {format_bytes(device.total_bytes)}: "
+            "give less; the unit is MiB"
+        )
+
+
+def _check_fraction(options: GPUOptions, configured: Sequence[LogicalDeviceConfiguration]) -> None:
+    """Raise SettingError if both the GPU option of a fraction and logical devices are set."""
+    if configured and options.per_process_gpu_memory_fraction > 0:
+        raise SettingError(
+            "per_process_gpu_memory_fraction cannot be set together with logical devices on a GPU: give each "
+            "logical device a memory_limit instead"
+        )
 
 
 def jax_settings(

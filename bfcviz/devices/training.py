@@ -17,28 +17,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.allocator.interface import Allocator
-from bfcviz.devices import tensors
-from bfcviz.devices.kernel_runner import RELEASES, KernelRunner, ReleasePolicy
+from bfcviz.devices import tensor_memory_log as log
+from bfcviz.devices.kernel_runner import KernelRunner
 from bfcviz.devices.networks import (
     Graph,
     Network,
     Value,
     cross_entropy,
 )
+from bfcviz.devices.release_policies import ReleasePolicy, release_policy
 from bfcviz.devices.tensors import Tensor
-from bfcviz.errors import InvalidRequest
 
 # ------------------------------------------------------------------------------
 # Optimizers: they update weights in place; their state per weight (slots) is allocated in the first step.
 
 
 class Optimizer(Protocol):
-    """Updates weights from their gradients."""
+    """Updates weights of a training from their gradients."""
 
     slots: dict[str, tuple[Tensor, ...]]
 
     def update(self, runner: KernelRunner, name: str, weight: Tensor, gradient: Tensor) -> None:
-        """Update one weight."""
+        """Update one weight of a training."""
 
 
 def _optimizer_zeros(runner: KernelRunner, weight: Tensor, name: str) -> Tensor:
@@ -46,7 +46,7 @@ def _optimizer_zeros(runner: KernelRunner, weight: Tensor, name: str) -> Tensor:
 
 
 class Momentum:
-    """Gradient descent with momentum: one slot per weight.
+    """An optimizer of a training: gradient descent with momentum, one slot per weight.
 
     Args:
         momentum: share of the last update that is kept, 0..1.
@@ -58,7 +58,7 @@ class Momentum:
         self.slots: dict[str, tuple[Tensor, ...]] = {}
 
     def update(self, runner: KernelRunner, name: str, weight: Tensor, gradient: Tensor) -> None:
-        """Update one weight."""
+        """Update one weight of a training by gradient descent with momentum."""
         if name not in self.slots:
             self.slots[name] = (_optimizer_zeros(runner, weight, f"{name}/momentum"),)
         runner.compute(name, self._kernel, weight, gradient, *self.slots[name], scratch=[weight.shape])
@@ -71,7 +71,7 @@ class Momentum:
 
 
 class Adam:
-    """Adam (Kingma and Ba, 2015): two slots per weight.
+    """An optimizer of a training: Adam (Kingma and Ba, 2015), two slots per weight.
 
     Args:
         decay: decay per step of the means of gradients and of squared gradients.
@@ -88,7 +88,7 @@ class Adam:
         self._steps: dict[str, int] = {}
 
     def update(self, runner: KernelRunner, name: str, weight: Tensor, gradient: Tensor) -> None:
-        """Update one weight."""
+        """Update one weight of a training by Adam."""
         if name not in self.slots:
             first, second = (_optimizer_zeros(runner, weight, f"{name}/{slot}") for slot in ("m", "v"))
             self.slots[name] = (first, second)
@@ -150,7 +150,7 @@ class Training:
         compute: bool = True,
     ) -> None:
         self.network = network
-        self.runner = KernelRunner(allocator, _release_policy(release), dtype, compute=compute)
+        self.runner = KernelRunner(allocator, release_policy(release), dtype, compute=compute)
         self.optimizer = Momentum() if optimizer is None else optimizer
         self.steps = 0
         self._seed = seed
@@ -162,7 +162,7 @@ class Training:
             }
 
     def run(self, steps: int) -> list[float]:
-        """Run `steps` steps and return the loss of each; NaN if nothing is computed.
+        """Run `steps` training steps and return the loss of each; NaN if nothing is computed.
 
         Raises:
             OutOfMemory: a step ran out of memory and was aborted; some of the weights may be updated already.
@@ -170,17 +170,17 @@ class Training:
         return [self.step() for _ in range(steps)]
 
     def step(self) -> float:
-        """Run one step: batch, forward, backward, optimizer; return the loss."""
+        """Run one training step: batch, forward, backward, optimizer; return the loss."""
         self.steps += 1
         allocator = self.runner.allocator
-        with tensors.step(self.steps, allocator):
+        with log.step(self.steps, allocator):
             try:
                 graph = Graph(self.runner)
-                with tensors.phase(allocator, "forward"):
+                with log.phase(allocator, "forward"):
                     values, loss = self.forward(graph)
-                with tensors.phase(allocator, "backward"):
+                with log.phase(allocator, "backward"):
                     gradients = graph.gradients(loss)
-                with tensors.phase(allocator, "optimizer"), self.runner.scope("optimizer"):
+                with log.phase(allocator, "optimizer"), self.runner.scope("optimizer"):
                     for name, value in values.items():
                         self.optimizer.update(self.runner, name, value.tensor, gradients.pop(value.key))
                 return float("nan") if self.runner.xp is None else float(loss.tensor.array())
@@ -188,14 +188,14 @@ class Training:
                 self.runner.release.end_step()
 
     def forward(self, graph: Graph) -> tuple[dict[str, Value], Value]:
-        """The weights as values of the graph, and the loss of this step's batch."""
+        """The weights of a training as values of the graph, and the loss of this step's batch."""
         values = {name: graph.value(weight, needs_gradient=True) for name, weight in self.weights.items()}
         x, targets = self._batch()
         logits = self.network.logits(graph, values, graph.value(x))
         return values, cross_entropy(graph, logits, graph.value(targets))
 
     def finish(self) -> None:
-        """Wait for the device, so that all unused memory is free."""
+        """Wait for the device, so that all unused memory of the training is free."""
         self.runner.release.make_room()
 
     def _batch(self) -> tuple[Tensor, Tensor]:
@@ -213,24 +213,15 @@ class Training:
             return x, self.runner.filled(shape, "targets", lambda: both()[1])
 
 
-def _release_policy(wish: str | ReleasePolicy) -> ReleasePolicy:
-    """The policy by which a training frees its tensors, from its name."""
-    if not isinstance(wish, str):
-        return wish
-    if wish not in RELEASES:
-        raise InvalidRequest(f"unknown release policy {wish!r}; give one of {', '.join(map(repr, RELEASES))}")
-    return RELEASES[wish]()
-
-
 def _initial_weights(chance: np.random.Generator, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Initial weights, scaled to keep a layer's result as large as its input; biases are 0."""
+    """Initial weights of a training, scaled to keep a layer's result as large as its input; biases are 0."""
     if len(shape) == 1:
         return np.zeros(shape)
     return chance.normal(0, (2 / np.prod(shape[:-1])) ** 0.5, shape)
 
 
 def _training_examples(chance: np.random.Generator, network: Network) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Examples around a different centre for each class, and a one-hot row per example."""
+    """Examples for a training around a different centre for each class, and a one-hot row per example."""
     classes = chance.integers(0, network.classes, network.batch)
     examples = chance.normal(size=(network.batch, int(np.prod(network.input_shape)) // network.batch))
     centres = np.random.default_rng(7).normal(size=(network.classes, examples.shape[1]))

@@ -8,6 +8,7 @@ from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.short_names import path_end
 from bfcviz.events.origin import facts_of, holds_only_states, regions_known
 from bfcviz.events.trace import Trace
+from bfcviz.exporters.size_bars import SIZE_BAR_STYLE, SizeBar, size_bars
 from bfcviz.figures.colouring import OTHER, colouring
 from bfcviz.figures.holder_list import HolderCounts, HolderRowChooser
 from bfcviz.figures.svg import SHOWN, picture
@@ -17,50 +18,6 @@ from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.find_steps import first_failure, opening
 from bfcviz.units import counted, format_bytes
-
-# ------------------------------------------------------------------------------
-# Sizes as bars below each other on one scale: what was asked for, what is free, what is wasted.
-
-_UNKNOWN: Final = "unknown"
-
-
-class SizeBar(NamedTuple):
-    """One bar of a card, or of a dashboard's header: a size of the heap."""
-
-    name: str  # what the size is of
-    size: int | None  # bytes; None: unknown
-    kind: str  # its colour: `asked`, `free`, `waste`
-    parts: Sequence[int] = ()  # bytes of the pieces to draw it in, side by side; empty: one piece
-
-
-SIZE_BAR_STYLE: Final = """
-.bfcviz-bars{display:grid;grid-template-columns:max-content minmax(60px,1fr) max-content;gap:2px 8px;
-  align-items:center;font-size:11px;line-height:12px;font-variant-numeric:tabular-nums}
-.bfcviz-bars .track{display:flex;height:9px}
-.bfcviz-bars .track span{box-sizing:border-box;height:100%;min-width:0;flex:1 1 0}
-.bfcviz-bars .free{background:var(--free);border:1px solid var(--free-line)}
-.bfcviz-bars .free+.free{border-left-width:0}
-.bfcviz-bars .waste{background:var(--waste)}
-.bfcviz-bars .asked{border:2px solid var(--text)}
-.bfcviz-bars .asked.failed{border-color:var(--oom)}
-.bfcviz-bars .value{text-align:right}
-"""
-
-
-def size_bars(bars: Sequence[SizeBar]) -> str:
-    """The bars of a card as HTML; the page must have `SIZE_BAR_STYLE` and the variables of `theme.following`."""
-    most = max([bar.size or 0 for bar in bars] + [1])
-    return f'<div class="bfcviz-bars">{"".join(_size_bar_row(bar, most) for bar in bars)}</div>'
-
-
-def _size_bar_row(bar: SizeBar, most: int) -> str:
-    """One bar of a card as HTML, between its name and its size."""
-    sizes = bar.parts or ([bar.size] if bar.size else [])
-    parts = "".join(f'<span class="{bar.kind}" style="flex-grow:{size}"></span>' for size in sizes)
-    track = f'<span class="track" style="width:{100 * (bar.size or 0) / most:.2f}%">{parts}</span>'
-    value = _UNKNOWN if bar.size is None else format_bytes(bar.size)
-    return f'<span>{bar.name}</span><span>{track}</span><span class="value">{value}</span>'
-
 
 # ------------------------------------------------------------------------------
 # The style of a card.
@@ -161,7 +118,7 @@ def opening_card(trace: Trace) -> OpeningCard:
 
 
 def _card_timeline(model: Model) -> str:
-    """The memory over all steps, as the dashboard shows it; "" for the state of a moment."""
+    """The memory over all steps on a card, as the dashboard shows it; "" for the state of a moment."""
     details = model.trace.origin.details
     if holds_only_states(details):
         return ""
@@ -190,7 +147,7 @@ def _heap_card(
 
 
 def _card_region_map(model: Model, found: Diagnosis | None) -> str:
-    """The map of the dashboard; a failed request is marked at its own step. The table beside names the holders."""
+    """The region map of a card; a failed request is marked at its own step. The table beside it names the holders."""
     step = model.step
     model.seek(step if found is None else found.step + 1)
     drawn = picture("region_map", model, Look(colour="holder", legend=False), highest=_MAP)
@@ -220,7 +177,7 @@ def _card_size_bars(model: Model, found: Diagnosis | None) -> list[SizeBar]:
 
 
 def _card_free_sizes(model: Model) -> list[int]:
-    """The free chunks from large to small; the smallest together."""
+    """The free chunks on a card, from large to small; the smallest together."""
     chunks = model.chunks()
     free = chunks[~chunks["in_use"]]
     sizes = sorted(free["size"].tolist(), reverse=True)

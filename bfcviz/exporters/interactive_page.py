@@ -240,7 +240,7 @@ _BEFORE: Final = 0.75  # of the events of a page that has not all: before the st
 
 
 def interactive_html(report: HeapReport, ranks: RankSet | None = None, most: int = MOST_EVENTS) -> str:
-    """The report as one page that replays the heap; of several ranks a table of them, then that of the worst.
+    """A report as one interactive page that replays the heap; of several ranks a table of them, then that of the worst.
 
     `most`: events of the page; of a longer trace it has those around the step shown, and says so.
 
@@ -295,7 +295,7 @@ def save_page(  # noqa: PLR0913  three of them are the steps and the heap
 
 
 def _page_step_window(report: HeapReport, most: int) -> tuple[int, int]:
-    """The steps of the page: all of the report, or those around the step shown."""
+    """The steps of the interactive page: all of the report, or those around the step shown."""
     first, last = report.steps
     if last - first <= most:
         return first, last
@@ -311,20 +311,20 @@ _MODULES: Final = ("page_heap.js", "page_map.js", "page_view.js")
 
 @cache
 def _compressed_plotly() -> str:
-    """Plotly's script, a third as long: `page_view.js` adds it to the page, whose policy names the hash of its text."""
+    """Plotly's script in the interactive page, a third as long: `page_view.js` adds it; the policy names its hash."""
     return compressed(plotly_script().encode())
 
 
 @cache
 def page_modules(*more: Path) -> str:
-    """The scripts of the page, and `more`, as one module: what one imports from another stands before it."""
+    """The scripts of the interactive page, and `more`, as one module: what one imports stands before it."""
     paths = [*(Path(__file__).with_name(name) for name in _MODULES), *more]
     texts = [path.read_text(encoding="utf-8") for path in paths]
     return re.sub(r"^(?:import .* from .*;\n|export )", "", "\n".join(texts), flags=re.MULTILINE)
 
 
 def page_json(value: object) -> str:
-    """What the scripts of a page read, as JSON that cannot end the script element around it."""
+    """What the scripts of the interactive page read, as JSON that cannot end the script element around it."""
     return json.dumps(value, separators=(",", ":"), default=_page_json_value).replace("<", "\\u003c")
 
 
@@ -344,6 +344,7 @@ def _page_json_value(value: Any) -> Any:
 
 
 def _page_data(report: HeapReport, first: int, last: int) -> dict[str, Any]:
+    """The data of the interactive page, for its scripts."""
     model, pool = report.model, report.pool
     trace = model.trace
     heap, owned = page_heap(model, first, last)
@@ -365,7 +366,7 @@ def _page_data(report: HeapReport, first: int, last: int) -> dict[str, Any]:
 
 
 def page_heap(model: Model, first: int, last: int) -> tuple[dict[str, Any], NDArray[np.void]]:
-    """The heap of a page in the steps [first, last], with its labels and colours; and the chunks in use of these steps.
+    """The heap of an interactive page in the steps [first, last], with labels and colours; and its chunks in use.
 
     Raises:
         BfcvizError: an address or a size is too large for a page.
@@ -465,7 +466,7 @@ _GROUPINGS: Final = {
 
 
 def _page_groupings(trace: Trace, pool: int, owned: NDArray[np.void]) -> Iterator[dict[str, Any]]:
-    """What holders are found by, where it tells something: the path of each value, and of each chunk its value."""
+    """What holders in the interactive page are found by: the path of each value, and of each chunk its value."""
     names = grouping(trace, pool, "op")
     has_names = any(
         names.text(names.path(code)) != UNNAMED["op"] for code in np.unique(names.codes(owned)).tolist()
@@ -501,7 +502,7 @@ _COLOURINGS: Final = {
 
 
 def _page_colourings(model: Model, owned: NDArray[np.void]) -> Iterator[dict[str, Any]]:
-    """The colourings: the class of each value, and the colours of the classes."""
+    """The colourings of the interactive page: the class of each value, and the colours of the classes."""
     trace, pool = model.trace, model.pool
     for name in _COLOURINGS:
         chunks = model.chunks() if name == "holder" else None
@@ -516,7 +517,7 @@ def _page_colourings(model: Model, owned: NDArray[np.void]) -> Iterator[dict[str
 def page_colouring(
     model: Model, owned: NDArray[np.void], made: Mapping[str, Colouring]
 ) -> dict[str, Any] | None:
-    """A colouring as the scripts of a page read it; None: they cannot tell its classes, or it has but one.
+    """A colouring as scripts of the interactive page read it; None: they cannot tell its classes, or it has but one.
 
     Args:
         model: at the step shown.
@@ -560,7 +561,7 @@ def class_table(values: NDArray[np.int64], classes: NDArray[np.uint8]) -> list[i
 
 
 def _page_canvas_theme(theme: Theme) -> dict[str, str]:
-    """The colours that the canvas needs."""
+    """The colours that the canvas of the interactive page needs."""
     names = ("paper", "text", "muted", "highlight", "selection", "search", "fit")
     parts = {"free": theme.free.fill, "waste": theme.waste.fill, "pool_line": theme.pool.line}
     return {name: getattr(theme, name) for name in names} | parts
@@ -579,7 +580,7 @@ _KEPT: Final = {"stats": (7, 8, 9, 10, 11)}
 
 
 def _page_figures(model: Model, steps: tuple[int, int]) -> dict[str, Any]:
-    """The figures in both themes; and the bytes of a unit of the timeline's axis."""
+    """The figures of the interactive page in both themes; and the bytes of a unit of the timeline's axis."""
     found: dict[str, dict[str, Any]] = {}
     whole = steps == (model.trace.first, len(model.trace))
     divisor = 1.0
@@ -637,7 +638,7 @@ def _page_figure(name: str, panels: Sequence[Panel], theme: Theme) -> dict[str, 
 
 
 def _page_body(report: HeapReport, first: int, last: int) -> str:
-    """The elements, hidden until the script has read the events."""
+    """The elements of the interactive page, hidden until the script has read the events."""
     known = regions_known(report.origin.details, report.pool)
     bars = _BARS if known else ""
     fragmentation = _page_timeline_element("fragmentation") if known and report.has_history else ""

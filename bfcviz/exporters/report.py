@@ -58,7 +58,7 @@ _GROUPINGS: Final = ("op", "kind", "stack", "phase", "shape", "stream")
 
 @dataclass(frozen=True)
 class HeapTotals:
-    """One heap at the last step of the report."""
+    """One heap of a report, at its last step."""
 
     name: str
     stats: ModelStats
@@ -87,33 +87,33 @@ class HeapReport:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The settings of the heap shown."""
+        """The settings of the heap that a report shows."""
         return self.origin.pools[self.pool].options
 
     @property
     def has_failure(self) -> bool:
-        """Whether the report is of a failed request; otherwise of a peak."""
+        """Whether a report is of a failed request; otherwise of a peak."""
         return self.shown.event is not None
 
     @property
     def worst_growth(self) -> PoolGrowth | None:
-        """The growth that cost most; None: a request failed, or the pool never grew while enough was free."""
+        """The growth of the pool that a report is about; None: a request failed, or none grew while enough was free."""
         return None if self.grown is None else self.grown.worst
 
     @property
     def has_history(self) -> bool:
-        """Whether the file says how the heap came into this state."""
+        """Whether the file of a report says how the heap came into this state."""
         return not holds_only_states(self.origin.details)
 
     @property
     def status(self) -> str:
-        """How complete the file is: `complete`, `truncated` or `degraded`."""
+        """How complete the file of a report is: `complete`, `truncated` or `degraded`."""
         status = self.origin.status
         return str(Status.TRUNCATED if status == Status.RECORDING else status)
 
     @property
     def checks(self) -> list[str]:
-        """How a reconstruction compares with the recorded numbers, as sentences."""
+        """How a reconstruction compares with the recorded numbers, as sentences of a report."""
         checks = self.origin.details.get("checks")
         found = checks if isinstance(checks, list) else []
         return [
@@ -169,6 +169,7 @@ def report_of(
 
 
 def _reported_pool(trace: Trace, failed: Sequence[int], pool: int | None, steps: tuple[int, int]) -> int:
+    """The heap that a report shows."""
     if pool is not None:
         return pool
     if failed:
@@ -180,7 +181,7 @@ def _reported_pool(trace: Trace, failed: Sequence[int], pool: int | None, steps:
 
 
 def _reported_peak(trace: Trace, pool: int, steps: tuple[int, int]) -> tuple[int, int]:
-    """The most bytes in use within the steps, and the first step with so many."""
+    """The most bytes in use within the steps of a report, and the first step with so many."""
     first, last = steps
     whole = timeline(trace, pool, first, last, points=1)
     if not len(whole):
@@ -189,6 +190,7 @@ def _reported_peak(trace: Trace, pool: int, steps: tuple[int, int]) -> tuple[int
 
 
 def _reported_heaps(trace: Trace, step: int) -> list[HeapTotals]:
+    """The heaps of a report, each at its last step."""
     found = []
     for pool, heap in enumerate(trace.origin.pools[:HEAPS]):
         model = Model(trace, pool)
@@ -198,7 +200,7 @@ def _reported_heaps(trace: Trace, step: int) -> list[HeapTotals]:
 
 
 def _telling_holders(found: Sequence[Holders]) -> list[Holders]:
-    """Those that name a holder: with a single one without a name they tell nothing."""
+    """The holders that a report shows: with a single one without a name they tell nothing."""
     return [
         each
         for each in found
@@ -208,6 +210,7 @@ def _telling_holders(found: Sequence[Holders]) -> list[Holders]:
 
 
 def _reported_times(trace: Trace, steps: tuple[int, int]) -> tuple[float, float]:
+    """The seconds from the start of the trace to the first and the last event of a report."""
     first, last = steps
     if first == last:
         return 0.0, 0.0
@@ -225,7 +228,7 @@ _SERIES: Final = ("bytes_in_use", "pool_bytes", "free_bytes", "largest_free_chun
 
 
 def as_json(report: HeapReport, ranks: RankSet | None = None) -> str:
-    """The report as JSON text; of several ranks with all of them."""
+    """A report as JSON text; of several ranks with all of them."""
     origin = report.origin
     values = {
         "file": origin.source,
@@ -258,6 +261,7 @@ def as_json(report: HeapReport, ranks: RankSet | None = None) -> str:
 
 
 def _report_holders_json(found: Holders) -> list[dict[str, Any]]:
+    """The holders of a report as JSON values."""
     rows = found.rows
     return [
         {
@@ -271,6 +275,7 @@ def _report_holders_json(found: Holders) -> list[dict[str, Any]]:
 
 
 def _report_timeline_json(report: HeapReport) -> list[dict[str, Any]]:
+    """The memory over the steps of a report as JSON values."""
     series = report.series
     if not len(series):
         return []
@@ -294,7 +299,7 @@ _FAR: Final = 2  # a limit so many times as large as all other sizes has no bar
 
 
 class ReportRow(NamedTuple):
-    """One line of a table: a name, its value, and its share (0..1) of something, if it has one."""
+    """One line of a table in a report: a name, its value, and its share (0..1) of something, if it has one."""
 
     name: str
     value: str
@@ -303,7 +308,7 @@ class ReportRow(NamedTuple):
 
 
 def title(report: HeapReport) -> str:
-    """The verdict in a few words."""
+    """The title of a report: its verdict in a few words."""
     if report.worst_growth is not None:
         return "The pool grew while enough was free"
     if not report.has_failure and not report.has_history:
@@ -317,7 +322,7 @@ def moment_words(report: HeapReport) -> str:
 
 
 def summary(report: HeapReport) -> str:
-    """What happened, in a sentence."""
+    """What happened, in a sentence of a report."""
     found = report.shown
     where = f"in {found.pool_name} at step {found.told_step:,} of {report.length:,}"
     if report.has_failure:
@@ -327,7 +332,7 @@ def summary(report: HeapReport) -> str:
 
 
 def numbers(report: HeapReport) -> str:
-    """What was asked for and what was free, in a few words; empty where that is not known."""
+    """What was asked for and what was free, in a few words of a report; empty where that is not known."""
     found = report.shown
     if not report.has_failure or not found.knows("free_bytes", "largest_free_chunk"):
         return ""
@@ -335,14 +340,14 @@ def numbers(report: HeapReport) -> str:
 
 
 def explanation(report: HeapReport) -> str:
-    """Why, with the numbers; empty where nothing failed and the pool did not grow in vain."""
+    """Why it happened, in a report; empty where nothing failed and the pool did not grow in vain."""
     if report.grown is not None and report.worst_growth is not None:
         return growth_explanation(report.grown)
     return verdict_sentence(report.shown) if report.has_failure else ""
 
 
 def paragraphs(report: HeapReport) -> list[str]:
-    """What happened, why, and who holds the memory; of a pool that grew in vain first why."""
+    """A report's first paragraphs: what happened, why, who holds the memory; of a pool that grew in vain first why."""
     first = [summary(report), explanation(report)]
     if report.worst_growth is not None:
         first.reverse()
@@ -350,12 +355,12 @@ def paragraphs(report: HeapReport) -> list[str]:
 
 
 def advice(report: HeapReport) -> list[str]:
-    """What would have helped, one sentence each."""
+    """What would have helped, in a report, one sentence each."""
     return [each.text for each in report.shown.advice] or [report.saving] * bool(report.saving)
 
 
 def sizes(report: HeapReport) -> list[ReportRow]:
-    """The sizes that are easily confused, beside each other; the share is of the largest."""
+    """The sizes that are easily confused, as rows of a report; the share is of the largest."""
     found = report.shown
     values: list[tuple[str, int | None, str]] = [("limit", found.bytes_limit, "")]
     if found.recorded.has_heap:
@@ -390,11 +395,12 @@ def sizes(report: HeapReport) -> list[ReportRow]:
 
 
 def _in_count_text(number: int, what: str) -> str:
+    """In how many chunks or regions a size of a report lies, in words."""
     return f"in {number:,} {what}{'' if number == 1 else 's'}"
 
 
 def pins(report: HeapReport) -> tuple[str, list[ReportRow]]:
-    """What lies in the way at the best place for the request: a sentence, and its chunks, the largest first.
+    """What a report says lies in the way of the request at the best place: a sentence, and its chunks, largest first.
 
     Of a growth: the lines of code beside the free memory, with the share that each strands.
     """
@@ -437,7 +443,7 @@ def _report_pin_row(pin: Pin, whole: int) -> ReportRow:
 
 
 def holder_line(report: HeapReport) -> str:
-    """The largest holders in one sentence; empty where the file names none."""
+    """The largest holders in one sentence of a report; empty where the file names none."""
     if not report.holders:
         return ""
     found = report.holders[0]
@@ -447,7 +453,7 @@ def holder_line(report: HeapReport) -> str:
 
 
 def holder_rows(found: Holders) -> list[ReportRow]:
-    """The holders with most bytes, and a row for the others; the share is of all bytes in use."""
+    """The largest holders as rows of a report, and a row for the others; the share is of all bytes in use."""
     whole, own, chunks = max(found.bytes_in_use, 1), found.rows["own_bytes"], found.rows["own_chunks"]
     rows = largest_holder_rows(found, MOST_ROWS)
     lines = []
@@ -463,7 +469,7 @@ def holder_rows(found: Holders) -> list[ReportRow]:
 
 
 def _holder_name(found: Holders, row: int) -> tuple[str, str]:
-    """The path of a holder; of a stack its innermost frame, and the callers of that."""
+    """The name of a holder in a report: its path; of a stack its innermost frame, and the callers of that."""
     if found.by != "stack":
         return short_report_name(found.path(row)) or NO_LABEL, ""
     frames: list[str] = []
@@ -474,7 +480,7 @@ def _holder_name(found: Holders, row: int) -> tuple[str, str]:
 
 
 def by_size(report: HeapReport) -> list[ReportRow]:
-    """The chunks in use by their size, those with most bytes first: all there is where the file names no holder."""
+    """Rows of a report on the chunks in use by size, those with most bytes first: where the file names no holder."""
     chunks = report.model.in_use()["size"]
     sizes, counts = np.unique(chunks, return_counts=True)
     bytes_of = sizes.astype(np.float64) * counts
@@ -497,7 +503,7 @@ def by_size(report: HeapReport) -> list[ReportRow]:
 
 
 def settings(report: HeapReport) -> list[ReportRow]:
-    """The settings of the heap that are known."""
+    """The settings of the heap that are known, as rows of a report."""
     heap = report.origin.pools[report.pool]
     limit = "unknown" if heap.limit is None else f"{format_bytes(heap.limit)} ({heap.limit:,} B)"
     framework = report.origin.details.get("framework")
@@ -506,7 +512,7 @@ def settings(report: HeapReport) -> list[ReportRow]:
 
 
 def completeness(report: HeapReport) -> list[str]:
-    """How complete the input is, one sentence each."""
+    """How complete the file of a report is, one sentence each."""
     words = {
         "complete": "The file is complete: nothing is missing and nothing was guessed.",
         "truncated": "The file is truncated: its events are right, but the end is missing.",
@@ -524,7 +530,7 @@ def completeness(report: HeapReport) -> list[str]:
 
 
 def other_failures(report: HeapReport) -> list[ReportRow]:
-    """Every failed request in one line, if there are several."""
+    """Rows of a report on every failed request, if there are several."""
     if report.failed < 2:
         return []
     rows = [
@@ -541,7 +547,7 @@ def other_failures(report: HeapReport) -> list[ReportRow]:
 
 
 def other_heaps(report: HeapReport) -> list[ReportRow]:
-    """Every heap of the file at the last step, if there are several."""
+    """Rows of a report on every heap of the file at the last step, if there are several."""
     if len(report.origin.pools) < 2:
         return []
     rows = [
@@ -558,7 +564,7 @@ def other_heaps(report: HeapReport) -> list[ReportRow]:
 
 
 def facts(report: HeapReport) -> list[str]:
-    """The file, its format, its size and the steps of the report, in a few words each."""
+    """The file of a report, its format, its size and its steps, in a few words each."""
     origin, (first, last) = report.origin, report.steps
     found = [str(origin.format), f"{report.length:,} events"]
     if (first, last) != (0, report.length):
@@ -581,7 +587,7 @@ _BAR: Final = 20  # characters
 
 
 def as_markdown(report: HeapReport, ranks: RankSet | None = None) -> str:
-    """The report as Markdown text; of several ranks a table of them first."""
+    """A report as Markdown text; of several ranks a table of them first."""
     lines = [
         *([] if ranks is None else _ranks_markdown(ranks)),
         f"# {escaped(title(report))}",
@@ -614,7 +620,7 @@ def as_markdown(report: HeapReport, ranks: RankSet | None = None) -> str:
 
 
 def _device_account_rows(account: DeviceAccount) -> tuple[list[ReportRow], str]:
-    """The parts of the device's memory, and a sentence."""
+    """Rows of a report on the parts of the device's memory, and a sentence."""
     whole = account.total
     rows = [
         ReportRow(part.name, format_bytes(part.size), part.size / whole if whole else None, part.note)
@@ -625,7 +631,7 @@ def _device_account_rows(account: DeviceAccount) -> tuple[list[ReportRow], str]:
 
 
 def _ranks_markdown(ranks: RankSet) -> list[str]:
-    """What the Markdown of a report begins with where there are several ranks: what differs, and their table."""
+    """What a report as Markdown begins with where there are several ranks: what differs, and their table."""
     head, *rows = ranks.rows
     texts = [ranks.headline, *ranks.failure_lines, *ranks.difference_lines, *ranks.problem_lines]
     return [
@@ -643,7 +649,7 @@ def _ranks_markdown(ranks: RankSet) -> list[str]:
 
 
 def _report_section_markdown(title: str, rows: Sequence[ReportRow], sentence: str = "") -> list[str]:
-    """A heading and a table; nothing without rows."""
+    """A section of a report as Markdown: a heading and a table; nothing without rows."""
     if not rows:
         return []
     has_shares = any(row.share is not None for row in rows)

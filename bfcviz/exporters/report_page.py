@@ -20,7 +20,7 @@ from bfcviz.model.holders import Holders, largest_holder_rows
 
 
 def style() -> str:
-    """The text of the page's style element."""
+    """The rules of style of the page of a report."""
     return (
         f":root{{{_page_colour_rules(LIGHT)}}}"
         f"@media (prefers-color-scheme: dark){{:root{{{_page_colour_rules(DARK)}}}}}"
@@ -106,7 +106,7 @@ _BARS: Final = {
 
 
 class LivePart(NamedTuple):
-    """What a page with a script has besides: HTML below the verdict, rules of style, policy, and scripts."""
+    """What the page of a report has besides, if it has a script: HTML below the verdict, style, policy, scripts."""
 
     body: str = ""
     style: str = ""
@@ -118,7 +118,7 @@ _NO_SCRIPT: Final = LivePart()
 
 
 def as_html(report: HeapReport, ranks: RankSet | None = None, live: LivePart = _NO_SCRIPT) -> str:
-    """The report as one page; of several ranks a table of them first.
+    """A report as one HTML page; of several ranks a table of them first.
 
     A script replaces the pictures, which are of class `still`.
     """
@@ -161,7 +161,7 @@ def as_html(report: HeapReport, ranks: RankSet | None = None, live: LivePart = _
 
 
 def _page_text(text: str) -> str:
-    """A text from a file: no markup, no control characters, and it cannot change the text around it."""
+    """A text in the page of a report: no markup, no control characters, and it cannot change the text around it."""
     return harmless(text, _LONGEST)
 
 
@@ -188,7 +188,7 @@ def _advice_html(report: HeapReport, holders: HolderClasses | None) -> str:
 
 
 def _device_account_html(report: HeapReport) -> str:
-    """Who held the memory of the device, where the file says anything of it."""
+    """The part of a report's page on who held the memory of the device, where the file says anything of it."""
     account = report.shown.account
     if account is None:
         return ""
@@ -220,7 +220,7 @@ def _region_map_html(report: HeapReport) -> str:
 
 
 def _over_time_html(report: HeapReport) -> str:
-    """Memory and fragmentation over the steps; only memory where the file does not know what is free."""
+    """Memory and fragmentation over the steps in a report's page; only memory where free memory is unknown."""
     if not len(report.series):
         return '<h2>Over time</h2><p class="muted">The file holds single moments: there is no history to draw.</p>'
     known = regions_known(report.origin.details, report.pool)
@@ -263,7 +263,7 @@ def _titled_table_html(title: str, rows: Sequence[ReportRow]) -> str:
 
 
 def _rows_html(rows: Sequence[ReportRow], kinds: Sequence[str] = ()) -> str:
-    """A table; `kinds`: the class of the bar of each row, of the first rows at least."""
+    """A table in the page of a report; `kinds`: the class of the bar of each row, of the first rows at least."""
     has_shares = any(row.share is not None for row in rows)
     has_notes = any(row.note for row in rows)
     lines = []

@@ -179,7 +179,7 @@ COLUMNS: Final = pa.Table.from_pylist(
 
 
 class _Moment(NamedTuple):
-    """What `chunks` and `holders` are asked of each heap."""
+    """What the SQL tables `chunks` and `holders` are asked of each heap."""
 
     step: int | None
     by: str
@@ -189,7 +189,7 @@ _Columns = Mapping[str, Any]  # columns of one heap or one block, by name: array
 
 
 def table(trace: Trace, name: str, step: int | None = None, by: str = "op") -> pa.Table:
-    """One of `TABLES`, of all heaps of a trace.
+    """One of the SQL tables `TABLES`, of all heaps of a trace.
 
     Args:
         trace: the events.
@@ -210,7 +210,7 @@ def table(trace: Trace, name: str, step: int | None = None, by: str = "op") -> p
 
 
 def _sql_column(field: pa.Field, values: Any) -> pa.Array:
-    """The values as the column's type; a number that does not fit, such as `NEVER`, is null."""
+    """The values as the type of a column in SQL; a number that does not fit, such as `NEVER`, is null."""
     if field.type == _I8 and isinstance(values, np.ndarray) and values.dtype == np.uint64:
         return pa.array(values.astype(np.int64), mask=values > np.uint64(_HIGHEST))
     if isinstance(values, pa.Array | pa.ChunkedArray):
@@ -243,7 +243,7 @@ def _sql_allocation_columns(trace: Trace, _: _Moment) -> Iterator[_Columns]:
 def _sql_shared_columns(
     trace: Trace, pool: int, rows: NDArray[np.void], names: ParquetLabelNames
 ) -> dict[str, Any]:
-    """The columns that chunks and allocations share."""
+    """The columns that the SQL tables of chunks and allocations share."""
     unknown = np.full(len(rows), not requested_bytes_known(trace.origin.details, pool))
     return {
         "pool": np.full(len(rows), pool),
@@ -257,7 +257,7 @@ def _sql_shared_columns(
 
 
 def _sql_heaps_at_moment(trace: Trace, moment: _Moment) -> Iterator[Model]:
-    """Each heap at its step."""
+    """Each heap at the step that an SQL table is made of."""
     for pool in range(len(trace.origin.pools)):
         model = Model(trace, pool)
         model.seek(opening(trace, pool)[1] if moment.step is None else moment.step)
@@ -364,7 +364,7 @@ def query(trace: Trace, text: str, step: int | None = None, by: str = "op") -> p
 
 
 def _with_plain_sums(found: pa.Table) -> pa.Table:
-    """Sums of integers as 64-bit numbers where they fit: DuckDB has 128 bits for them."""
+    """Sums of integers in an answer to SQL as 64-bit numbers where they fit: DuckDB has 128 bits for them."""
     for place, field in enumerate(found.schema):
         if pa.types.is_decimal(field.type) and field.type.scale == 0:
             with suppress(pa.ArrowInvalid):

@@ -34,7 +34,7 @@ Frame = dict[str, Any]
 
 
 class Frames:
-    """The frames of labels: those of the stack, or one frame with the label's name. Each list is made once."""
+    """The frames of labels for a PyTorch snapshot: of the stack, or one with the name. Each list is made once."""
 
     def __init__(self, labels: Labels) -> None:
         self._labels = labels
@@ -43,14 +43,14 @@ class Frames:
         self.dropped = Counter[str]()
 
     def of(self, label: int) -> list[Frame]:
-        """The frames, the innermost first; pickle writes a shared list once."""
+        """The frames of a label for a PyTorch snapshot, the innermost first; pickle writes a shared list once."""
         known = self._lists.get(label)
         if known is None:
             known = self._lists[label] = self._frames(label)
         return known
 
     def more(self, label: int) -> dict[str, str]:
-        """The name and what else PyTorch has a place for, beside the frames."""
+        """The name of a label for a PyTorch snapshot, and what else PyTorch has a place for, beside the frames."""
         known = self._more.get(label)
         if known is None:
             name, details = self._labels[label]
@@ -77,7 +77,7 @@ def _snapshot_frame(line: str) -> Frame:
 
 
 class DeviceEntries:
-    """The entries of every device.
+    """The entries of every device in a PyTorch snapshot to be written.
 
     Attributes:
         annotations: marks and phases.
@@ -98,11 +98,11 @@ class DeviceEntries:
 
     @property
     def traces(self) -> list[list[dict[str, Any]]]:
-        """`device_traces` of the snapshot."""
+        """`device_traces` of the PyTorch snapshot."""
         return [list(ring) for ring in self._rings]
 
     def add(self, start: int, stop: int) -> None:
-        """Add the events [start, stop)."""
+        """Add the events [start, stop) to the entries of the PyTorch snapshot."""
         pools = len(self._rings)
         blocks = [_entries_of(events, pools) for events in self._trace.blocks(start, stop)]
         left = np.sum(blocks, axis=0, dtype=np.int64) if blocks else np.zeros(pools, np.int64)
@@ -117,7 +117,7 @@ class DeviceEntries:
             self._add(taken(events, np.flatnonzero(~unused)))
 
     def notes(self) -> list[str]:
-        """What the entries do not say, as sentences."""
+        """What the entries of the PyTorch snapshot do not say, as sentences."""
         found = [
             "times are whole microseconds; numbers of threads are left out",
             "the history has requested sizes only: sizes of chunks are those of the last step",
@@ -184,7 +184,7 @@ class DeviceEntries:
 
 
 def _entries_of(events: Events, pools: int) -> NDArray[np.int64]:
-    """How many entries each device has of these events."""
+    """How many entries of these events each device has in a PyTorch snapshot."""
     cells = events["pool"].astype(np.intp) * len(_ENTRIES) + events["kind"]
     counts = np.bincount(cells, minlength=pools * len(_ENTRIES)).reshape(pools, len(_ENTRIES))
     found: NDArray[np.int64] = counts @ _ENTRIES
@@ -209,7 +209,7 @@ PROTOCOL: Final = 4
 
 
 def write_snapshot(trace: Trace, start: int, stop: int, path: Path) -> list[str]:
-    """Write the heaps at step `stop`, and the events [start, stop) as their history; returns what is left out."""
+    """Write the heaps at step `stop` for PyTorch, and the events [start, stop) as history; returns what is left out."""
     frames = Frames(trace.labels)
     entries = DeviceEntries(trace, frames)
     entries.add(start, stop)
@@ -241,7 +241,7 @@ def write_snapshot(trace: Trace, start: int, stop: int, path: Path) -> list[str]
 
 
 def _snapshot_segments(model: Model, frames: Frames, grown: set[int]) -> tuple[list[dict[str, Any]], int]:
-    """The regions of a heap as segments; and how many of them hold chunks of several streams."""
+    """The regions of a heap as PyTorch's segments; and how many of them hold chunks of several streams."""
     found: dict[int, dict[str, Any]] = {}
     for region in model.regions():
         address = int(region["address"])

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from bfcviz.formats.message_grammar import SettingWords, messages_of
+from bfcviz.formats.message_grammar import messages_of
+from bfcviz.formats.setting_words import SettingWords
 
 # ------------------------------------------------------------------------------
 # Rules: how CuPy's pool rounds sizes. A cached chunk is always split to the rounded size.

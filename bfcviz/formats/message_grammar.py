@@ -1,4 +1,4 @@
-"""What an out-of-memory text states: the tables that describe one framework's texts, and the failure read from one.
+"""The grammar of the tables of messages: how a table describes what a framework prints when memory runs out.
 
 A table has a template as the framework's source has it: words, `{size}` for a number of bytes with its unit,
 `{number}` for a number without one. White space may be a line break, because people paste texts that a terminal or a
@@ -8,10 +8,9 @@ quotation wrapped. Every repetition is bounded, so a search takes time proportio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 # ------------------------------------------------------------------------------
 # Sizes as frameworks print them: `4.22 GiB`, `530.00M`, `0 bytes`, `25,600,000 bytes`, `1062 MB`. All are binary.
@@ -33,12 +32,10 @@ _PLACES: Final = {
     r"\{start\}": r"(?:(?m:^)|(?<=[\]\r])|(?<=[\]:|>Z] ))",
     r"\{end\}": r"(?=[ \t:`]{0,8}(?m:$))",
 }
-IMPOSSIBLE: Final = 1 << 50
-"""No device has so much memory: drivers print it for `unlimited`, `unknown`, or a negative number."""
 
 
 def template(text: str, flags: int = 0) -> re.Pattern[str]:
-    """The pattern of a template; its first group is the number.
+    """The pattern of a template of a table; its first group is the number.
 
     White space of the template matches any, also none: a line may be cut at any place. `{bytes}` is a size whose
     unit is always printed, so that a number that was cut before its unit is none; `{amount}` is that, or a number of
@@ -66,7 +63,7 @@ BOLD_NUMBER: Final = re.compile(r"\*\*(?<![\w)]\*\*)(\d[^*\n]{0,40})\*\*(?!\w)")
 
 
 class Role(StrEnum):
-    """What a text says of the program."""
+    """What a message says of the program."""
 
     FAILURE = "failure"  # a request failed, and the program was told so
     SOFT = "soft"  # a request was refused, and the framework goes on: it tries less, or another way
@@ -82,7 +79,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Number:
-    """One number of a text.
+    """One number of a message, as a table describes it.
 
     Attributes:
         name: of the fact, as in `why --json`.
@@ -98,13 +95,13 @@ class Number:
 
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], ...]:
-        """Find the number; people who retype a text change its case."""
+        """Find the number of a message; people who retype a text change its case."""
         return tuple(template(text, re.IGNORECASE) for text in self.texts)
 
 
 @dataclass(frozen=True)
 class Message:
-    """One text that a framework prints.
+    """One message that a framework prints, as a table describes it.
 
     Attributes:
         name: of this entry, as `torch-cuda`.
@@ -155,32 +152,32 @@ class Message:
 
     @property
     def is_general(self) -> bool:
-        """Whether any program may print its words."""
+        """Whether any program may print the words of the message."""
         return self.place == "printed"
 
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], ...]:
-        """Find its beginning."""
+        """Find the beginning of the message."""
         return tuple(map(template, self.begins))
 
     @cached_property
     def small_patterns(self) -> tuple[re.Pattern[str], ...]:
-        """Find its beginning in a text that is in small letters."""
+        """Find the beginning of the message in a text that is in small letters."""
         return tuple(template(text.lower()) for text in self.begins)
 
     @cached_property
     def device_patterns(self) -> tuple[re.Pattern[str], ...]:
-        """Find the number of its device."""
+        """Find the number of the device of the message."""
         return tuple(template(text, re.IGNORECASE) for text in self.device)
 
     @cached_property
     def rank_patterns(self) -> tuple[re.Pattern[str], ...]:
-        """Find the rank that it tells of."""
+        """Find the rank that the message tells of."""
         return tuple(template(text, re.IGNORECASE) for text in self.rank)
 
 
 def messages_of(table: str) -> tuple[Message, ...]:
-    """The entries of a table, which is written as the texts are: an entry has a first line, and deeper ones.
+    """The messages of a table, which is written as the texts are: an entry has a first line, and deeper ones.
 
     ```
     name | framework | role=soft family=host behind=60 within=3 place=last weak alone host like=ANOTHER
@@ -229,7 +226,7 @@ _QUOTED: Final = re.compile(r"\"([^\"]*)\"|'([^']*)'")
 
 
 def _take_line_of_entry(fields: dict[str, Any], line: str) -> None:
-    """What one line says of an entry, by the attribute."""
+    """What one line of a table says of a message, by the attribute."""
     what, _, quoted = line.partition(" <- ")
     texts = tuple(one or other for one, other in _QUOTED.findall(quoted))
     kind, _, words = what.partition(" ")
@@ -249,129 +246,3 @@ def _take_line_of_entry(fields: dict[str, Any], line: str) -> None:
                 raise ValueError(f"{fields['name']}: a line of the table is of no known kind: {line}")
             name, unit = number.groups(default="")
             fields["numbers"] = (*fields.get("numbers", ()), Number(name, words, texts, unit))
-
-
-# ------------------------------------------------------------------------------
-# StatedFailure: what a text states of one failed request.
-
-
-class LogTime(NamedTuple):
-    """When a log tells something, by the clock of the program that wrote it.
-
-    Attributes:
-        ns: nanoseconds of the calendar, in whatever time zone; of a time without its year those of 1972.
-        is_own: whether it is that of the line itself; else of the last line before it that has one.
-    """
-
-    ns: int
-    is_own: bool
-
-
-def calendar_seconds(date: str, clock: str) -> int | None:
-    """Whole seconds since 1970 of a day `2024-01-31` and a time `23:59:59`; None where there is none such."""
-    try:
-        return int(datetime.fromisoformat(f"{date}T{clock}").replace(tzinfo=UTC).timestamp())
-    except ValueError:
-        return None
-
-
-@dataclass(frozen=True)
-class StatedFailure:
-    """One failure that a text tells of, or one refusal that is none.
-
-    Attributes:
-        message: name of the table entry that told it.
-        framework: as a person writes it: `PyTorch CUDA`, `JAX TPU`, `llama.cpp`.
-        facts: bytes by name, as in `why --json`: `requested`, `device_total`, `device_free`, `allocated`, `limit`, ...
-        slack: how far a fact may be off, because the text rounds it; facts that are exact are not in it.
-        marks: what else the text says: `soft`, `host`, `windows`, `vllm`, `no_table`, ...
-        version: the versions that print such a text; "" if it does not tell.
-        op: the operation that failed.
-        shape: dimensions of its tensor; empty where the text does not say it.
-        dtype: type of its elements.
-        processes: pid -> bytes of each process that the text lists.
-        largest: shape, operator and line of the largest buffer of a program; "" where the text does not say it.
-        ranks: of the job that had it, where the lines of several are one text; the numbers are of the first.
-        streams: what the launcher put before the lines of each process that had it, such as `node3`; empty where the
-            lines are not those of several processes.
-        devices: numbers of the devices that refused, as the program counts them; empty where the text names none.
-        line: of the text, from 1, where it begins.
-        count: how often the text tells it.
-        text: its first line.
-        time: when; None where no line near it says that.
-    """
-
-    message: str
-    framework: str
-    facts: Mapping[str, int] = field(default_factory=dict)
-    slack: Mapping[str, int] = field(default_factory=dict)
-    marks: frozenset[str] = frozenset()
-    version: str = ""
-    op: str = ""
-    shape: tuple[int, ...] = ()
-    dtype: str = ""
-    processes: Mapping[int, int] = field(default_factory=dict)
-    largest: str = ""
-    ranks: tuple[int, ...] = ()
-    streams: tuple[str, ...] = ()
-    devices: tuple[int, ...] = ()
-    line: int = 1
-    count: int = 1
-    text: str = ""
-    time: LogTime | None = None
-
-    def fact(self, name: str) -> int | None:
-        """Bytes of a fact; None where the text does not state it, or states what cannot be."""
-        value = self.facts.get(name)
-        return None if value is None or not 0 <= value < IMPOSSIBLE else value
-
-    def joined(self, other: "StatedFailure") -> "StatedFailure":
-        """This failure, with the ranks, the streams, the devices and the count of another that is the same."""
-        return replace(
-            self,
-            ranks=tuple(dict.fromkeys((*self.ranks, *other.ranks))),
-            streams=tuple(dict.fromkeys((*self.streams, *other.streams))),
-            devices=tuple(dict.fromkeys((*self.devices, *other.devices))),
-            count=self.count + other.count,
-            op=self.op or other.op,
-            version=self.version or other.version,
-        )
-
-    def exceeds(self, name: str, other: int) -> bool:
-        """Whether a stated fact is larger than a number, also where its text was rounded up."""
-        # A request may be larger than any device: then a size overflowed.
-        value = self.facts.get(name) if name == "requested" else self.fact(name)
-        return value is not None and value - self.slack.get(name, 0) > other
-
-
-# ------------------------------------------------------------------------------
-# SettingWords: how a framework names the settings of its allocator, and how it records what a file lacks.
-
-
-@dataclass(frozen=True)
-class SettingWords:
-    """The settings of one framework, as a user types them. "": it has none.
-
-    Attributes:
-        title: its name for people.
-        limit: sets a limit; `{size}` are bytes, `{mib}` MiB.
-        share: sets a limit as a share of the device; `{share}` is from 0 to 1.
-        one_region: takes the whole pool as one region at the start; `{size}` are the bytes of the limit.
-        release: releases wholly free regions.
-        other: an allocator that places chunks by pages, so that regions do not matter.
-        fraction: sets the share of the limit at which waste is split off; `{fraction}` is from 0 to 1.
-        heap: makes the next run record the chunks of a failure.
-        history: makes the next run record every allocation, with its name and time.
-        recompute: in training, computes values again for the gradient instead of keeping them.
-    """
-
-    title: str
-    limit: str = ""
-    share: str = ""
-    one_region: str = ""
-    release: str = ""
-    other: str = ""
-    fraction: str = ""
-    heap: str = ""
-    history: str = ""
-    recompute: str = ""

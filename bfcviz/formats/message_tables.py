@@ -1311,7 +1311,7 @@ ENTRIES: Final = {entry.name: entry for entry in TABLES}
 
 
 def counts(message: str, fact: str) -> str:
-    """What a number of a text counts; "" where no table says it.
+    """What a number of a message counts; "" where no table says it.
 
     Args:
         message: name of the entry that told the failure.
@@ -1339,7 +1339,7 @@ _DERIVED: Final = {
 
 
 def page() -> str:
-    """The page on what each text means, as Markdown."""
+    """The page of the guide on what each message of the tables means, as Markdown."""
     lines = []
     for framework in dict.fromkeys(entry.framework for entry in TABLES):
         lines += [f"### {framework}", ""]
@@ -1350,6 +1350,7 @@ def page() -> str:
 
 
 def _message_table_section(entry: Message) -> list[str]:
+    """The section of the guide on one message of the tables."""
     begins = " or ".join(f"`{_message_table_text(text)}`" for text in entry.begins[:3])
     lines = [f"**{begins}** ({entry.source}). {entry.means}", ""]
     if entry.numbers:
@@ -1363,7 +1364,7 @@ def _message_table_section(entry: Message) -> list[str]:
 
 
 def _message_table_text(text: str) -> str:
-    """A template as a person reads it."""
+    """A template of the tables as a person reads it."""
     for place in ("{size}", "{bytes}", "{amount}", "{number}", "{count}", "{skip}{skip}", "{skip}", "{word}"):
         text = text.replace(place, "...")
     for place in ("{start}", "{end}", "{alone}"):

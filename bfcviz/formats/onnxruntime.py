@@ -3,7 +3,8 @@
 import re
 from typing import Final
 
-from bfcviz.formats.message_grammar import SettingWords, messages_of
+from bfcviz.formats.message_grammar import messages_of
+from bfcviz.formats.setting_words import SettingWords
 
 MESSAGES: Final = messages_of(r"""
 onnx-limit | ONNX Runtime | behind=300
@@ -57,6 +58,7 @@ def as_tensorflow(text: str) -> str:
 
 
 def _onnx_prefix_as_tensorflow(found: re.Match[str]) -> str:
+    """The prefix of a line of ONNX Runtime's log as TensorFlow writes it."""
     clock = found["clock"].ljust(15, "0")
     return f"{found['date']} {clock}: I {SOURCE}:{found['line']}] "
 

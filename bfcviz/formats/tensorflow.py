@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from bfcviz.formats.message_grammar import SettingWords, messages_of
+from bfcviz.formats.message_grammar import messages_of
+from bfcviz.formats.setting_words import SettingWords
 from bfcviz.units import GiB, MiB
 
 if TYPE_CHECKING:
@@ -54,12 +55,12 @@ fraction 1.0 leaves only the rule of twice the request.
 
 
 def round_up(requested: _Sizes) -> _Sizes:
-    """Bytes that a chunk for a request needs."""
+    """Bytes that a chunk of TensorFlow's BFC allocator for a request needs."""
     return -(-requested // UNIT) * UNIT
 
 
 def max_waste(limit: int, fraction: float) -> int:
-    """Bytes of waste at which a chunk is split; at least 1, so that an exact fit is never split.
+    """Bytes of waste at which TensorFlow splits a chunk; at least 1, so that an exact fit is never split.
 
     Args:
         limit: the memory limit, in bytes.
@@ -69,7 +70,7 @@ def max_waste(limit: int, fraction: float) -> int:
 
 
 def splits(size: int, rounded: int, most: int | None) -> bool:
-    """Whether a free chunk of `size` bytes is split for a request; `most`: its `max_waste`, None: unknown."""
+    """Whether TensorFlow splits a free chunk of `size` bytes for a request; `most`: its `max_waste`, None: unknown."""
     return size >= 2 * rounded or (most is not None and size - rounded >= most)
 
 
@@ -88,7 +89,7 @@ _NEWER: Final = 1800
 
 
 def min_system_memory(available: int, major: int) -> int:
-    """Bytes that stay free of `available` ones on a GPU of this compute capability (major)."""
+    """Bytes of `available` ones that TensorFlow leaves free on a GPU of this compute capability (major)."""
     if available < SMALL_DEVICE:
         return 225 * MiB
     return next((mib for newest, mib in _KEPT_BACK if major <= newest), _NEWER) * MiB
@@ -160,7 +161,7 @@ WINDOW: Final = "window-"
 
 
 def whole_windows(folder: Path) -> list[Path]:
-    """The complete windows in a folder, the oldest first."""
+    """The complete profiler windows in a folder that `observe_tensorflow` writes, the oldest first."""
     found = [each for each in folder.glob(f"{WINDOW}*") if each.name[len(WINDOW) :].isdecimal()]
     return sorted(found, key=lambda each: int(each.name[len(WINDOW) :]))
 
@@ -177,7 +178,7 @@ GROWTH_OF_POOL: Final = re.compile(
 
 
 def is_one_region(limit: int, next_region: int) -> bool:
-    """Whether a pool took its whole limit at the start: then the next region would have twice as much."""
+    """Whether a BFC pool took its whole limit at the start: then the next region would have twice as much."""
     return limit > 0 and next_region == 2 * round_up(limit)
 
 
@@ -337,7 +338,7 @@ _REFERENCE_TYPE: Final = 100  # added to the number of a type: a reference to th
 
 
 def dtype_name(number: int) -> str:
-    """`float32` for 1, `float32_ref` for 101, empty for 0, `DataType 77` for an unknown number."""
+    """The name of a data type by its number: `float32` for 1, `float32_ref` for 101, "" for 0, else `DataType 77`."""
     if number == 0:
         return ""
     base, suffix = (number - _REFERENCE_TYPE, "_ref") if number > _REFERENCE_TYPE else (number, "")

@@ -22,7 +22,8 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any, Final, Self
 
-from bfcviz.formats.message_grammar import SettingWords, messages_of
+from bfcviz.formats.message_grammar import messages_of
+from bfcviz.formats.setting_words import SettingWords
 
 # ------------------------------------------------------------------------------
 # Rules: how PyTorch's caching allocator rounds and splits blocks, by its settings; its history omits this.
@@ -51,7 +52,7 @@ _MOST_LINES: Final = 1 << 31
 
 @dataclass(frozen=True)
 class Rules:
-    """The settings that the addresses and sizes of blocks depend on.
+    """The settings of PyTorch's allocator that the addresses and sizes of blocks depend on.
 
     Attributes:
         expandable: segments grow in place; then every block is split that leaves at least `UNIT` bytes.
@@ -73,7 +74,7 @@ class Rules:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
-        """The rules in a snapshot's `allocator_settings`; PyTorch's default for each that is missing or impossible."""
+        """PyTorch's rules in a snapshot's `allocator_settings`; its default for each that is missing or impossible."""
         largest = _torch_rule_number(settings.get("max_split_size"))
         threshold = _torch_rule_number(settings.get("garbage_collection_threshold"))
         try:
@@ -94,7 +95,7 @@ class Rules:
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
-        """What sizes are rounded up to a multiple of: item n is for those from 2^n to 2^(n + 1) bytes, below 2^64."""
+        """What PyTorch rounds sizes up to multiples of: item n is for those from 2^n to 2^(n + 1) bytes, below 2^64."""
         if not self.divisions:
             return (UNIT,) * _BITS
         last = len(self.divisions) - 1
@@ -102,32 +103,32 @@ class Rules:
         return tuple(max(UNIT, (1 << n) // each) if each > 1 else UNIT for n, each in enumerate(there))
 
     def round_up(self, requested: int) -> int:
-        """Bytes a request is rounded up to."""
+        """Bytes PyTorch rounds a request up to."""
         size = max(requested, 1)
         step = self.steps[size.bit_length() - 1]
         return -(-size // step) * step
 
     def block(self, requested: int, free: int) -> int:
-        """Bytes of the block that serves a request, cut from a free one of `free` bytes; 0: unknown."""
+        """Bytes of PyTorch's block that serves a request, cut from a free one of `free` bytes; 0: unknown."""
         rounded = self.round_up(requested)
         return rounded if free <= rounded or self.splits(rounded, free) else free
 
     def splits(self, rounded: int, free: int) -> bool:
-        """Whether a free block of `free` bytes is cut in two for a request."""
+        """Whether PyTorch cuts a free block of `free` bytes in two for a request."""
         rest = free - rounded
         if rounded <= SMALL or self.expandable:
             return rest >= UNIT
         return rest > SMALL and (self.max_split is None or rounded < self.max_split)
 
     def serves(self, rounded: int, free: int) -> bool:
-        """Whether a free block of `free` bytes, of the right stream and kind, may serve a request."""
+        """Whether PyTorch lets a free block of `free` bytes, of the right stream and kind, serve a request."""
         if self.max_split is not None and rounded < self.max_split:
             return rounded <= free < self.max_split
         most_left = self.large_segment if self.non_split_rounding is None else self.non_split_rounding
         return rounded <= free and (self.max_split is None or free < rounded + most_left)
 
     def segment(self, rounded: int) -> int:
-        """Bytes of a new segment for a request, where segments do not grow."""
+        """Bytes of PyTorch's new segment for a request, where segments do not grow."""
         if rounded <= SMALL:
             return SMALL_SEGMENT
         return self.large_segment if rounded < OWN_SEGMENT else -(-rounded // SEGMENT_UNIT) * SEGMENT_UNIT
@@ -138,7 +139,7 @@ DEFAULTS: Final = Rules()
 
 
 def divisions_of(value: Any) -> tuple[int, ...]:
-    """The divisions of `roundup_power2_divisions`, one for each range of sizes; empty where sizes are not divided.
+    """PyTorch's divisions of `roundup_power2_divisions`, one for each range of sizes; empty where nothing is divided.
 
     Args:
         value: one number for all sizes; a list by size in MiB, as in PYTORCH_CUDA_ALLOC_CONF: `[256:1,512:2,>:8]`;
@@ -172,12 +173,15 @@ def divisions_text(divisions: Sequence[int]) -> str:
 
 
 def line_number(line: int) -> int:
-    """The line of a frame; 0: unknown. PyTorch has -1 as an unsigned number where Python knows no line."""
+    """The line of a frame of PyTorch; 0: unknown. It has -1 as an unsigned number where Python knows no line."""
     return line if 0 <= line < _MOST_LINES else 0
 
 
 def _of_list(text: str) -> tuple[int, ...]:
-    """As PyTorch's parser: the first size is also of all smaller ones; `>`: all above the size before it, or 1 MiB."""
+    """Divisions from a list by size, as PyTorch's parser reads it.
+
+    The first size is also of all smaller ones; `>`: all above the size before it, or 1 MiB.
+    """
     if not _LIST.fullmatch(text.strip()):
         raise ValueError(f"roundup_power2_divisions is {text[:40]!r}; give a list such as [256:1,512:2,>:8]")
     found = [0] * _INTERVALS
@@ -235,7 +239,7 @@ UNCACHED: Final = ("PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NO_HIP_MEMORY_CACH
 
 
 def setting(name: str, value: str | int) -> str:
-    """A setting of the allocator, as a user types it."""
+    """A setting of PyTorch's allocator, as a user types it."""
     return f"{CONF}={name}:{value}"
 
 
@@ -258,7 +262,7 @@ _NO_METADATA: Final = "N/A"
 
 
 def metadata_text(value: Any) -> str:
-    """The metadata that a user set, as one text: a text, or the entries of a dict or JSON object, its `name` first."""
+    """The metadata that a user set in PyTorch, as one text: a text, or the entries of a dict, its `name` first."""
     if isinstance(value, str) and value[:1] == "{" and len(value) < _LONGEST_JSON:
         with suppress(ValueError, RecursionError):
             value = json.loads(value)
@@ -282,7 +286,7 @@ class TorchStreamNumbers:
         self._numbers: dict[int, int] = {}
 
     def of(self, handle: int) -> int:
-        """The number of a stream; all streams after the 65,534th share one."""
+        """The number of a stream of PyTorch; all streams after the 65,534th share one."""
         if handle == 0:
             return 0
         return self._numbers.setdefault(handle, min(len(self._numbers) + 1, _LAST_STREAM))

@@ -29,25 +29,25 @@ _KnownSegmentBlock = tuple[int, int, int, int]
 
 
 class SegmentReports(Protocol):
-    """Takes reports about another allocator, such as an `ObservedHeap`; `time` is in nanoseconds, None: now."""
+    """Takes reports about PyTorch's segments, such as an `ObservedHeap`; `time` is in nanoseconds, None: now."""
 
     def allocate(  # noqa: PLR0913, PLR0917  what a ledger records of a block
         self, address: int, size: int, requested: int, label: int, stream: int, time: int | None
     ) -> None:
-        """Memory [address, address + size) came into use."""
+        """Memory [address, address + size) of PyTorch came into use."""
 
     def free(self, address: int, time: int | None) -> None:
-        """The memory at an address was freed."""
+        """PyTorch freed the memory at an address."""
 
     def grant(self, address: int, size: int, *, join: bool, time: int | None) -> None:
-        """The allocator got memory; `join`: it extends the grant that ends there."""
+        """PyTorch's allocator got memory; `join`: it extends the grant that ends there."""
 
     def release(self, address: int, time: int | None) -> None:
-        """The grant at an address was released."""
+        """PyTorch released the grant at an address."""
 
 
 class SegmentSpans:
-    """A set of addresses, as disjoint half-open spans that ascend."""
+    """A set of addresses in PyTorch's segments, as disjoint half-open spans that ascend."""
 
     def __init__(self, spans: Iterable[tuple[int, int]] = ()) -> None:
         self._spans = list(spans)
@@ -97,20 +97,20 @@ class Segments:
 
     @property
     def unmapped(self) -> int:
-        """Unmapped bytes of all grants."""
+        """Unmapped bytes of all grants, which are PyTorch's segments."""
         return self._holes.total
 
     def allocate(  # noqa: PLR0913, PLR0917  what a ledger records of a block
         self, address: int, size: int, requested: int, label: int, stream: int, time: int | None
     ) -> None:
-        """A block came into use."""
+        """A block of PyTorch's segments came into use."""
         requested = min(requested, size)
         self._used[address] = size, requested, label, stream
         self._holes.discard(address, address + size)  # a block is mapped, even without an entry about it
         self._heap.allocate(address, size, requested, label, stream, time)
 
     def free(self, address: int, time: int | None = None) -> None:
-        """A block was freed."""
+        """A block of PyTorch's segments was freed."""
         self._used.pop(address, None)
         self._heap.free(address, time)
 
@@ -151,7 +151,7 @@ class Segments:
         time: int | None = None,
         relabel: bool = False,
     ) -> int:
-        """Change it to a known state; returns how many blocks and segments differed.
+        """Change the segments to a known state; returns how many blocks and segments differed.
 
         Args:
             segments: the state, with blocks.
@@ -217,13 +217,13 @@ class Segments:
         label_of: Callable[[Row], int],
         stream_of: Callable[[int], int],
     ) -> bool:
-        """Whether a block known before is another than the one of the state; a state tells no metadata of blocks."""
+        """Whether a block of a segment is another than that of the state, which tells no metadata of blocks."""
         row = with_frames(block)
         label = label_of(row) if row.get("frames") else known[2]
         return known[2:] != (label, stream_of(segment.get("stream", 0)))
 
     def _not_in(self, spans: Sequence[tuple[int, int]]) -> SegmentSpans:
-        """The granted addresses outside of these spans, which are disjoint and ascending."""
+        """The granted addresses outside of these spans of segments, which are disjoint and ascending."""
         found = []
         for first in self._starts:
             start, stop = first, self._granted[first]
@@ -236,7 +236,7 @@ class Segments:
         return SegmentSpans(found)
 
     def _grants_in(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The grants that overlap [start, stop)."""
+        """The grants of segments that overlap [start, stop)."""
         first = max(bisect_right(self._starts, start) - 1, 0)
         found = [(at, self._granted[at]) for at in self._starts[first : bisect_left(self._starts, stop)]]
         return [(low, high) for low, high in found if high > start]
@@ -246,7 +246,7 @@ class Segments:
         return self._starts[at] if at >= 0 and self._granted[self._starts[at]] == address else None
 
     def _not_granted(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The parts of [start, stop) that lie in no grant."""
+        """The parts of [start, stop) of a segment that lie in no grant."""
         parts = []
         first = max(bisect_right(self._starts, start) - 1, 0)
         for known in self._starts[first : bisect_left(self._starts, stop)]:
@@ -257,12 +257,12 @@ class Segments:
 
 
 def bytes_in_use(segments: Sequence[Row]) -> int:
-    """Bytes of all blocks in use, including those that wait for another stream."""
+    """Bytes of all blocks of segments in use, including those that wait for another stream."""
     return sum(int(block["size"]) for segment in segments for _, block in blocks_in_use(segment))
 
 
 def blocks_in_use(segment: Row) -> Iterator[tuple[int, Row]]:
-    """The address of each block in use, and the block; old versions do not tell addresses."""
+    """The address of each block of segments in use, and the block; old versions do not tell addresses."""
     at = segment["address"]
     for block in segment["blocks"]:
         if STATES.get(block["state"], True):
@@ -271,12 +271,12 @@ def blocks_in_use(segment: Row) -> Iterator[tuple[int, Row]]:
 
 
 def block_sizes(block: Row) -> tuple[int, int]:
-    """Bytes of a block, and bytes requested."""
+    """Bytes of a block of a segment, and bytes requested."""
     return block["size"], min(block.get("requested_size", block["size"]), block["size"])
 
 
 def with_frames(block: Row) -> Row:
-    """The part of a block that has the frames of its allocation; versions of PyTorch differ."""
+    """The part of a block of a segment that has the frames of its allocation; versions of PyTorch differ."""
     history = block.get("history")
     return block if "frames" in block or not history else history[0]
 
@@ -337,9 +337,10 @@ class OldSegmentBlock(NamedTuple):
 
 
 class SegmentPiece(NamedTuple):
-    """Memory [start, stop) that is granted and released as one. `ends`: row of its release; NEVER: still there.
+    """A piece of a segment, memory [start, stop), that is granted and released as one.
 
-    `grows`: it belongs to an expandable segment, so that pieces side by side with the same end are one region.
+    `ends`: row of its release; NEVER: still there. `grows`: it belongs to an expandable segment, so that pieces side by
+    side with the same end are one region.
     """
 
     start: int
@@ -350,7 +351,7 @@ class SegmentPiece(NamedTuple):
 
 
 class SegmentRewind:
-    """Undoes entries of the history: from the segments at its end back to those before it.
+    """Undoes entries of PyTorch's history: from the segments at its end back to those before it.
 
     Args:
         blocks: the entries about blocks, the first one first; of `BLOCK_CHANGE`.
@@ -433,6 +434,7 @@ class SegmentRewind:
             self.released.setdefault(piece.ends, []).append(piece)
 
     def _put(self, piece: SegmentPiece) -> None:
+        """Put a piece into the mapped memory of the segments."""
         if piece.start not in self._mapped:
             insort(self._starts, piece.start)
         self._mapped[piece.start] = piece
@@ -455,7 +457,7 @@ class SegmentRewind:
         return found
 
     def _find_sizes(self, rules: Rules) -> None:
-        """Find the sizes of the blocks that were freed: they reach to the next one, unless PyTorch would have split."""
+        """Find the sizes of blocks that were freed: each reaches to the next one, unless PyTorch would have split."""
         starts = sorted(self.blocks)
         begins = [span.start for span in self.spans]
         for place, address in enumerate(starts):
@@ -478,7 +480,7 @@ def _piece_of_segment(segment: Row) -> SegmentPiece:
 
 
 def _joined_segment_pieces(pieces: Iterable[SegmentPiece]) -> list[SegmentPiece]:
-    """Spans that blocks may lie in: an expandable segment is one, a block never leaves another segment."""
+    """Spans of segments that blocks may lie in: an expandable one is one span, a block never leaves another."""
     found: list[SegmentPiece] = []
     for piece in pieces:
         before = found[-1] if found else None

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from bfcviz.errors import SettingError
 from bfcviz.formats import tensorflow
-from bfcviz.formats.message_grammar import SettingWords, messages_of
+from bfcviz.formats.message_grammar import messages_of
+from bfcviz.formats.setting_words import SettingWords
 
 # ------------------------------------------------------------------------------
 # JAX's memory settings.
@@ -44,7 +45,7 @@ _OTHERS: Final = {
 
 
 class ClientSettings(NamedTuple):
-    """The heap that JAX creates.
+    """The memory settings of the heap that JAX creates.
 
     Attributes:
         fraction: share of the device's memory; above 1 only where `unified`.
@@ -60,7 +61,7 @@ class ClientSettings(NamedTuple):
 
 
 def client_settings(environment: Mapping[str, str]) -> ClientSettings:
-    """The settings in JAX's variables.
+    """The settings of XLA's client in JAX's variables.
 
     Raises:
         SettingError: a value that JAX refuses, or an allocator that is not a BFC heap.
@@ -81,6 +82,7 @@ def client_settings(environment: Mapping[str, str]) -> ClientSettings:
 
 
 def _check_xla_allocator(kind: str) -> None:
+    """Refuse an allocator of XLA's client that is not a BFC heap."""
     if kind in ("default", "bfc"):
         return
     if kind in _OTHERS:
@@ -93,6 +95,7 @@ def _check_xla_allocator(kind: str) -> None:
 
 
 def _xla_memory_fraction(name: str, text: str, *, unified: bool) -> float:
+    """The share of the device's memory that one of JAX's variables gives XLA's client."""
     if not text:
         return DEFAULT_FRACTION
     share = re.fullmatch(

@@ -18,10 +18,13 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, Origin, Pool, RecordedFailure, Status, end_missing
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers.event_makers import REPORT, RecordedHistory, Reports, RowBlocks, by_time, numbers_of
-from bfcviz.importers.file_content import MEMORY_EVENTS, UNPACKED_JSON, ContentPieces, Limits
+from bfcviz.importers.event_makers import REPORT, RecordedHistory, Reports, numbers_of
+from bfcviz.importers.event_order import by_time
+from bfcviz.importers.file_content import ContentPieces
 from bfcviz.importers.file_format import Format
+from bfcviz.importers.file_limits import MEMORY_EVENTS, UNPACKED_JSON, Limits
 from bfcviz.importers.json_stream import JsonCut, JsonStream
+from bfcviz.importers.row_blocks import RowBlocks
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
@@ -44,7 +47,7 @@ KinetoHeap = tuple[str, int | str, int]
 
 
 class KinetoEvents:
-    """Collects the memory events of each heap.
+    """Collects the memory events of each heap in a Chrome trace.
 
     Attributes:
         heaps: the reports of each.
@@ -59,11 +62,11 @@ class KinetoEvents:
         self._limits = limits
 
     def reasons(self) -> list[str]:
-        """What was left out, as sentences."""
+        """What was left out of a Chrome trace, as sentences."""
         return [f"left out: {count:,} {what}" for what, count in self.left_out.items()]
 
     def add(self, item: Any) -> None:
-        """Add a value of the trace if it is a memory event."""
+        """Add a value of a Chrome trace if it is a memory event."""
         name = item.get("name") if isinstance(item, dict) else None
         kind = _NAMES.get(name) if isinstance(name, str) else None
         if kind is None:
@@ -89,7 +92,7 @@ class KinetoEvents:
                 rows.add(time, kind, address, abs(num_bytes), thread, 0, 0, *totals)
 
     def _rows(self, item: dict[str, Any], args: dict[str, Any]) -> RowBlocks | None:
-        """The reports of the heap that an event belongs to; None if there are too many heaps."""
+        """The reports of the heap that an event of a Chrome trace belongs to; None if there are too many heaps."""
         number = args.get("Device Id", -1)
         device = args.get("Device Type", 0 if number == -1 else 1)
         key = (
@@ -106,7 +109,7 @@ class KinetoEvents:
 
 
 def _chrome_trace_integer(value: object) -> int | None:
-    """An integer below 2^63; some writers put them in quotes."""
+    """An integer below 2^63 in a Chrome trace; some writers put them in quotes."""
     if isinstance(value, str) and len(value) < 24:
         try:
             value = int(value, 0)
@@ -121,7 +124,7 @@ def _chrome_trace_total(value: object) -> int:
 
 
 def _chrome_trace_nanoseconds(value: object) -> int | None:
-    """A time in microseconds, which may be in quotes, in nanoseconds."""
+    """A time of a Chrome trace in microseconds, which may be in quotes, in nanoseconds."""
     if isinstance(value, str) and len(value) < 40:
         try:
             value = float(value)
@@ -179,7 +182,7 @@ def read_chrome_trace(path: Path) -> Trace:
 
 @dataclass
 class _RebuiltHeap:
-    """The events of one heap, and what is to be said of it."""
+    """The events of one heap of a Chrome trace, and what is to be said of it."""
 
     events: Events
     problems: list[str] = field(default_factory=list)
@@ -219,7 +222,7 @@ def _trace_of_kineto_events(path: Path, found: KinetoEvents, missing: list[str])
 
 
 def _rebuild_kineto_heap(table: Reports, start: int, labels: Labels) -> _RebuiltHeap:
-    """Replay one heap in the order of the times; they count from `start`."""
+    """Replay one heap of a Chrome trace in the order of the times; they count from `start`."""
     reports = table[np.argsort(table["time"], kind="stable")]
     earlier = _allocated_earlier(reports)
     history = RecordedHistory()
@@ -265,7 +268,7 @@ def _allocated_earlier(reports: Reports) -> dict[int, int]:
 
 
 def _compare_kineto_totals(heap: _RebuiltHeap, reports: Reports, earlier: int) -> None:
-    """Compare the bytes in use with those that the trace states after each event; take its totals as facts."""
+    """Compare the bytes in use with those that a Chrome trace states after each event; take its totals as facts."""
     has_total = (reports["in_use"] >= 0) & (reports["kind"] != Kind.OOM)
     stated = reports[has_total]
     if len(stated):
@@ -296,7 +299,7 @@ def _compare_kineto_totals(heap: _RebuiltHeap, reports: Reports, earlier: int) -
 
 
 def _pool_names(heaps: list[KinetoHeap]) -> list[str]:
-    """`cuda:0`; with the process where there are several."""
+    """The names of the heaps of a Chrome trace: `cuda:0`; with the process where there are several."""
     several = len({process for process, *_ in heaps}) > 1
     names = []
     for process, device, number in heaps:

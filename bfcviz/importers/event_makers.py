@@ -1,13 +1,11 @@
-"""How an importer makes events: of the chunks of one moment, of recorded allocations and frees, of several heaps.
+"""How an importer makes the events of one heap: of the chunks of one moment, or of recorded allocations and frees.
 
-`events_of_state` takes the chunks that a file holds, `RecordedHistory` takes its allocations and frees one by one,
-`RowBlocks` collects them before. Each gives the events of one heap; `one_after_another`, `by_time` and `interleave`
-join those of several heaps.
+`events_of_state` takes the chunks that a file holds, `RecordedHistory` takes its allocations and frees one by one.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +13,6 @@ from numpy.typing import NDArray
 from bfcviz.errors import TraceError
 from bfcviz.events.ledger import Inconsistencies, Ledger
 from bfcviz.events.log import EventLog
-from bfcviz.events.origin import MAX_POOLS
 from bfcviz.events.schema import EVENT, Events, Kind, bin_numbers, joined, taken
 from bfcviz.native import MAX_REGIONS
 
@@ -50,7 +47,7 @@ HeapChunks = NDArray[np.void]
 
 
 class HeapRegion(NamedTuple):
-    """One region: the half-open range of its addresses."""
+    """One region of an imported heap: the half-open range of its addresses."""
 
     address: int
     size: int
@@ -113,7 +110,7 @@ def events_of_state(chunks: HeapChunks, regions: list[HeapRegion]) -> Events:
 
 
 def _region_of_each_chunk(chunks: HeapChunks, regions: list[HeapRegion]) -> NDArray[np.intp]:
-    """The region of each chunk, by its index; checks that the chunks tile the regions."""
+    """The region of each chunk of a file, by its index; checks that the chunks tile the regions."""
     starts = np.array([region.address for region in regions], np.uint64)
     stops = starts + np.array([region.size for region in regions], np.uint64)
     slots: NDArray[np.intp] = np.searchsorted(starts, chunks["address"], "right") - 1
@@ -136,7 +133,7 @@ def _region_of_each_chunk(chunks: HeapChunks, regions: list[HeapRegion]) -> NDAr
 
 
 def failed_request(requested: int, free_bytes: int, largest_free_chunk: int, label: int = 0) -> Events:
-    """One OOM event, to append to the events of a state; `pool` and `time` are 0."""
+    """One OOM event of an import, to append to the events of a state; `pool` and `time` are 0."""
     event: Events = np.zeros(1, EVENT)
     event["kind"], event["requested"], event["label"] = Kind.OOM, requested, label
     event["address"], event["size"] = free_bytes, largest_free_chunk
@@ -145,7 +142,7 @@ def failed_request(requested: int, free_bytes: int, largest_free_chunk: int, lab
 
 
 def without_repeated_chunks(chunks: HeapChunks) -> NDArray[np.bool_]:
-    """Which chunks to keep, so that none stands there twice; `chunks` ascend."""
+    """Which chunks of a file to keep, so that none stands there twice; `chunks` ascend."""
     kept = np.ones(len(chunks), np.bool_)
     address: NDArray[np.uint64] = chunks["address"]
     size: NDArray[np.uint64] = chunks["size"]
@@ -154,7 +151,7 @@ def without_repeated_chunks(chunks: HeapChunks) -> NDArray[np.bool_]:
 
 
 def without_overlapping_chunks(chunks: HeapChunks) -> NDArray[np.bool_]:
-    """Which chunks to keep, so that none overlaps another; of two, the one that another chunk follows directly."""
+    """Which chunks of a file to keep, so that none overlaps another; of two, the one that another follows directly."""
     kept = np.ones(len(chunks), np.bool_)
     stops = chunks["address"] + chunks["size"]
     if not len(chunks) or not (chunks["address"][1:] < stops[:-1]).any():
@@ -175,7 +172,7 @@ def without_overlapping_chunks(chunks: HeapChunks) -> NDArray[np.bool_]:
 
 
 def with_gaps_as_chunks(chunks: HeapChunks) -> tuple[HeapChunks, int]:
-    """The chunks, and a free chunk for each gap between two of them."""
+    """The chunks of a file, and a free chunk for each gap between two of them."""
     stops = (chunks["address"] + chunks["size"])[:-1]
     where = np.flatnonzero(chunks["address"][1:] != stops)
     free: HeapChunks = np.zeros(len(where), HEAP_CHUNK)
@@ -209,11 +206,23 @@ Reports = NDArray[np.void]
 
 
 def numbers_of(names: dict[str, int], name: str) -> int:
-    """The number of a name, in order of first use from 1; 0 once 65,535 names have numbers."""
+    """The number that an importer gives a thread or stream, in order of first use from 1; 0 after 65,535 names."""
     known = names.get(name)
     if known is None:
         known = names[name] = len(names) + 1 if len(names) < 0xFFFF else 0
     return known
+
+
+def numbered_names(names: Iterable[str], word: str = "") -> list[tuple[str, int]]:
+    """The names of imported heaps, each with its number among equal ones, from 1; from the second on it is in the name.
+
+    `word` stands before it there: `gpu`, `gpu (dump 2)`.
+    """
+    seen, found = Counter[str](), []
+    for name in names:
+        seen[name] += 1
+        found.append((name if seen[name] == 1 else f"{name} ({word}{seen[name]})", seen[name]))
+    return found
 
 
 _MOST: Final = 4 * MAX_REGIONS  # events of one report: an allocation may cross every region
@@ -274,161 +283,3 @@ class RecordedHistory:
             self._events.resize(head + head // 2 * spare, refcheck=False)
         self._log.copy_into(self._events[self._copied : head], self._copied)
         self._copied = head
-
-
-# ------------------------------------------------------------------------------
-# Joins the events of several heaps of one file into one stream.
-
-
-def one_after_another(logs: Sequence[Events]) -> Events:
-    """The events of heap 0, then those of heap 1, ...: for states, or where there are no common times.
-
-    Args:
-        logs: one per heap; `seq` of each counts from 0, and `other` of a FREE is the `seq` of its ALLOCATE.
-
-    Raises:
-        TraceError: there are more heaps than a trace can have.
-    """
-    return _in_order(logs, lambda together: np.arange(len(together)))
-
-
-def by_time(logs: Sequence[Events]) -> Events:
-    """The events of all heaps in the order of their `time`; events of one heap keep their order.
-
-    Args:
-        logs: as for `one_after_another`; `time` never decreases within a log.
-
-    Raises:
-        TraceError: there are more heaps than a trace can have.
-    """
-    return _in_order(logs, lambda together: np.argsort(together["time"], kind="stable"))
-
-
-def without(log: Events, dropped: NDArray[np.bool_]) -> Events:
-    """A copy of the events of one heap without some of them, numbered again.
-
-    Args:
-        log: `seq` counts from 0.
-        dropped: shape (n,); no ALLOCATE or FREE.
-    """
-    events: Events = taken(log, np.flatnonzero(~dropped))
-    place = np.cumsum(~dropped) - 1
-    frees = events["kind"] == Kind.FREE
-    born: NDArray[np.uint64] = events["other"][frees]
-    events["other"][frees] = place[born]
-    events["seq"] = np.arange(len(events), dtype=np.uint64)
-    return events
-
-
-def _in_order(logs: Sequence[Events], order_of: Callable[[Events], NDArray[np.intp]]) -> Events:
-    """The events of all logs in the order of `order_of`; the only log is not copied."""
-    if len(logs) > MAX_POOLS:
-        raise TraceError(f"the file holds {len(logs)} heaps; a trace can have {MAX_POOLS}")
-    for pool, log in enumerate(logs):
-        log["pool"] = pool
-    if len(logs) == 1:
-        return logs[0]
-    together = joined(list(logs))
-    return reordered(together, order_of(together), [len(log) for log in logs])
-
-
-def reordered(together: Events, order: NDArray[np.intp], lengths: Sequence[int], first: int = 0) -> Events:
-    """A copy in another order; renumbers `seq`, and `other` of each FREE, the `seq` of its ALLOCATE.
-
-    Args:
-        together: the logs one after another; changed in place.
-        order: index of each event in `together`.
-        lengths: of the logs.
-        first: index where the first log begins.
-    """
-    place = np.empty(len(together), np.uint32)
-    place[order] = np.arange(len(together), dtype=np.uint32)
-    for length in lengths:
-        log = together[first : first + length]
-        frees = log["kind"] == Kind.FREE
-        # A log is complete, so the original seq of an event is its index.
-        log["other"][frees] = place[first + log["other"][frees]]
-        first += length
-    events: Events = taken(together, order)
-    events["seq"] = np.arange(len(events), dtype=np.uint64)
-    return events
-
-
-def in_record_order(logs: Sequence[Events], times: Sequence[int]) -> Events:
-    """One stream, with times in ns from the first record; a record never has an earlier time than one before it.
-
-    Args:
-        logs: one per heap, with the number of the record in `time`.
-        times: ns of each record; 0: before the first record with a time.
-    """
-    events = by_time(logs)
-    clock = np.maximum.accumulate(np.array(times, np.int64))
-    first = clock[clock > 0][:1]
-    if len(first):
-        events["time"] = np.maximum(clock - first, 0)[events["time"]]
-    else:
-        events["time"] = 0
-    return events
-
-
-def numbered_names(names: Iterable[str], word: str = "") -> list[tuple[str, int]]:
-    """Each name of a heap with its number among equal ones, from 1; from the second on the name has it, too.
-
-    `word` stands before it there: `gpu`, `gpu (dump 2)`.
-    """
-    seen, found = Counter[str](), []
-    for name in names:
-        seen[name] += 1
-        found.append((name if seen[name] == 1 else f"{name} ({word}{seen[name]})", seen[name]))
-    return found
-
-
-def interleave(logs: Sequence[Events], marks: Events, times: NDArray[np.int64]) -> Events:
-    """One stream from the logs of pool 0, 1, ... and the marks.
-
-    Args:
-        logs: one per pool, complete and in order; their `time` is the index of the request.
-        marks: come before other events with the same index.
-        times: time of each request in nanoseconds, by index; replaces the index in `time`.
-    """
-    for pool, log in enumerate(logs):
-        log["pool"] = pool
-    together: Events = joined([marks, *logs])
-    order = np.argsort(together["time"], kind="stable")
-    woven = reordered(together, order, [len(log) for log in logs], first=len(marks))
-    woven["time"] = times[woven["time"]]
-    return woven
-
-
-# ------------------------------------------------------------------------------
-# RowBlocks: collects the rows that an importer reads in a tenth of the memory that Python objects need.
-
-
-_BLOCK: Final = 1 << 13
-
-
-class RowBlocks:
-    """Collects rows of a dtype; after each block of them they become an array."""
-
-    def __init__(self, dtype: np.dtype[np.void]) -> None:
-        self._blocks: list[NDArray[np.void]] = [np.empty(0, dtype)]
-        self._rows: list[tuple[Any, ...]] = []
-
-    def __len__(self) -> int:
-        return sum(map(len, self._blocks)) + len(self._rows)
-
-    def add(self, *row: Any) -> None:
-        """Add a row: the fields of the dtype in their order."""
-        self._rows.append(row)
-        if len(self._rows) == _BLOCK:
-            self._flush()
-
-    def table(self) -> NDArray[np.void]:
-        """All rows, in the order in which they were added."""
-        self._flush()
-        self._blocks = [np.concatenate(self._blocks)]
-        return self._blocks[0]
-
-    def _flush(self) -> None:
-        self._blocks.append(np.array(self._rows, self._blocks[0].dtype))
-        self._rows = []

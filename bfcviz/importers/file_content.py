@@ -1,116 +1,18 @@
-"""Read the bytes of a regular file, plain or gzip, up to a limit; copy files and folders from URLs."""
+"""Read the bytes of a regular file, plain or gzip, up to a limit, and its text in pieces."""
 
 import codecs
 import os
-import re
-import shutil
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from glob import has_magic
 from io import BytesIO, FileIO
-from pathlib import Path, PurePosixPath
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from bfcviz.errors import FileError
 from bfcviz.events.storage.files import open_regular
-from bfcviz.events.storage.folder import EVENTS_FILE, ORIGIN_FILE
-from bfcviz.extras import needed
+from bfcviz.importers.file_limits import MAX_BYTES, UNPACKED, Cap, Limits
 from bfcviz.units import format_bytes
-
-# ------------------------------------------------------------------------------
-# Limits: how much a profile may hold for the size of its file. All caps of the importer are defined here.
-#
-# A gzip file can unpack to 1000 times its size, and a message of two bytes becomes a Python object of some hundred
-# bytes. So each cap is proportional to the size of the file on disk. Every file may hold the floor, so that small
-# files are not refused.
-#
-# An uncompressed file does not reach these caps in practice: its events need more bytes.
-
-MAX_BYTES: Final = (2 << 30) - 1
-"""Maximum length of a Protocol Buffers message."""
-
-MAX_EVENT_BYTES: Final = 1 << 20
-"""Of one event; events in the bundled profiles have at most 300."""
-
-MAX_NAME_BYTES: Final = 1 << 16
-"""Of one name: of an operation, a shape, a thread or a plane; at most 284 in the bundled profiles."""
-
-
-@dataclass(frozen=True, eq=False)  # compared and hashed by identity, which is fast
-class Cap:
-    """The maximum count of `what`: `rate` for each byte of the file, and at least `floor`."""
-
-    what: str
-    rate: float
-    floor: int
-
-    def most(self, file_size: int) -> int:
-        """The maximum for a file of this size in bytes."""
-        return max(self.floor, int(self.rate * file_size))
-
-
-# Behind each: the most in the three bundled profiles, per byte of the file.
-UNPACKED: Final = Cap("unpacked bytes", 16, 4 << 20)  # 7.3
-UNPACKED_TEXT: Final = Cap("unpacked bytes of text", 128, 64 << 20)  # 80, of a log
-UNPACKED_JSON: Final = Cap("unpacked bytes", 64, 4 << 20)
-"""Of a Chrome trace, which is read in pieces; its text repeats itself more than a profile does."""
-PARTS: Final = Cap("parts of planes (lines, names, statistics)", 1 / 8, 1 << 17)  # 1/309, planes included
-EVENTS: Final = Cap("events", 1, 1 << 17)  # 1/9.5
-STATS: Final = Cap("stats of memory events", 4, 1 << 20)  # 0.71
-MEMORY_EVENTS: Final = Cap("memory events", 1 / 6, 1 << 16)  # 1/18
-CHUNKS: Final = Cap("chunks", 1 / 12, 1 << 17)  # 1/28, of a memory dump
-LABELS: Final = Cap("different labels", 1 / 16, 1 << 14)  # 1/857
-TEXT: Final = Cap("characters of names", 4, 1 << 21)  # 0.08, of labels and heaps
-
-
-class Limits:
-    """Counts what one file holds, and raises an error above the cap for its bytes on disk, compressed or not."""
-
-    def __init__(self, path: object, file_size: int) -> None:
-        self.path = path
-        self.file_size = file_size
-        self._left: dict[Cap, int] = {}  # how many more of each cap the file may hold
-
-    @classmethod
-    def of(cls, path: Path) -> "Limits":
-        """The limits of a file on disk.
-
-        Raises:
-            FileError: the file does not exist.
-        """
-        try:
-            return cls(path, path.stat().st_size)
-        except (OSError, ValueError) as error:
-            raise FileError(path, "", f"cannot be read: {getattr(error, 'strerror', error)}") from None
-
-    def count(self, cap: Cap, more: int, place: str = "") -> None:
-        """Add `more` to a count.
-
-        Raises:
-            FileError: the count exceeds the cap.
-        """
-        left = self._left.get(cap)
-        self._left[cap] = left = (cap.most(self.file_size) if left is None else left) - more
-        if left < 0:
-            raise self.exceeded(cap, place)
-
-    def exceeded(self, cap: Cap, place: str = "") -> FileError:
-        """The error for a file that holds more than a cap."""
-        return FileError(
-            self.path,
-            place,
-            f"holds more than {cap.most(self.file_size):,} {cap.what}, the limit for a file of "
-            f"{format_bytes(self.file_size)}; real profiles hold far fewer. If this one is real and compressed, "
-            "unpack it with gunzip first; otherwise record it again",
-        )
-
-
-# ------------------------------------------------------------------------------
-# Read the bytes of a regular file, plain or gzip, up to a limit.
 
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -120,7 +22,7 @@ _PACKED_PIECE = 1 << 14
 
 
 class Content(NamedTuple):
-    """`data` is what could be read; `cut` says why the end is missing, None if nothing is missing."""
+    """The content of a file: `data` is what could be read; `cut` says why the end is missing, None if it is not."""
 
     data: bytes
     cut: str | None
@@ -137,7 +39,7 @@ def read_head(path: Path, size: int = 1 << 16) -> bytes:
 
 
 def read_content(path: Path, unpacked: Cap = UNPACKED) -> Content:
-    """All bytes of the file, unpacked if it is gzip, to no more than `unpacked` allows for its size.
+    """All bytes of a file, unpacked if it is gzip, to no more than `unpacked` allows for its size.
 
     Raises:
         FileError: as `ContentPieces`; or there are more than `MAX_BYTES`.
@@ -228,129 +130,3 @@ def decoded_pieces(pieces: Iterable[bytes]) -> Iterator[str]:
     for piece in rest:
         yield decoder.decode(piece)
     yield decoder.decode(b"", final=True)
-
-
-# ------------------------------------------------------------------------------
-# Files and folders at URLs of any protocol that fsspec knows: `s3://`, `gs://`, `memory://`, `https://`, ...
-
-
-_URL: Final = re.compile(r"(?:\w+::)*[A-Za-z][\w+.-]*://\S+")
-"""Also a chain, such as `simplecache::s3://bucket/file`. It has no spaces: a pasted message has."""
-_USER: Final = re.compile(r"//[^/@\s]+@")
-_CHAINED: Final = re.compile(r"::(?=(?:\w+::)*[A-Za-z][\w+.-]*://)")
-_HTTP: Final = re.compile(r"https?://", re.IGNORECASE)
-_QUERY: Final = re.compile(r"[?#].*")
-_SIGNED: Final = re.compile(r"\?[^?]*=.*")
-"""Of other protocols: a path may have a `?` or a `#` of its own, a query has values."""
-
-
-def is_url(path: object) -> bool:
-    """Whether fsspec reads this."""
-    return isinstance(path, str) and _URL.fullmatch(path) is not None
-
-
-@contextmanager
-def local_copy(url: str) -> Iterator[Path]:
-    """A copy of the file or folder, which is removed after the block.
-
-    Raises:
-        FileError: it cannot be read; says why.
-        MissingExtra: fsspec is not installed.
-    """
-    with tempfile.TemporaryDirectory(prefix="bfcviz-url-") as folder:
-        copy = Path(folder) / _file_name(url)
-        with _remote_file_system(url) as (system, inner):
-            _copy_remote(system, inner, copy)
-        yield copy
-
-
-def files_at(url: str, endings: re.Pattern[str], most: int) -> list[str]:
-    """The URLs of the recordings and of the files with such endings in a folder; of a pattern; or a file itself.
-
-    Raises:
-        FileError: it cannot be listed, or has more than `most` files.
-        MissingExtra: fsspec is not installed.
-    """
-    with _remote_file_system(url) as (system, inner):
-        if has_magic(inner):
-            found = [str(each) for each in system.glob(inner)]
-        elif system.isdir(inner):
-            names = [PurePosixPath(each) for each in system.find(inner)]
-            recordings = {each.parent for each in names if each.name in {ORIGIN_FILE, EVENTS_FILE}}
-            files = [
-                each
-                for each in names
-                if endings.search(each.name) and not recordings.intersection(each.parents)
-            ]
-            found = [*map(str, recordings), *map(str, files)]
-        else:
-            return [url]
-        if len(found) > most:
-            raise ValueError(
-                f"it has more than {most:,} files; give the folder or the pattern of one job's ranks"
-            )
-        return [system.unstrip_protocol(each) for each in found]
-
-
-def without_secrets(url: str) -> str:
-    """The URL as it may be shown: without a user, a password and queries, which may be signatures."""
-    parts = _CHAINED.split(url)
-    return "::".join(
-        (_QUERY if _HTTP.match(part) else _SIGNED).sub("", _USER.sub("//...@", part)) for part in parts
-    )
-
-
-def _file_name(url: str) -> str:
-    """A name for the copy, with the suffix of the original: of a chain, the file inside its container."""
-    inner = next(part for part in without_secrets(url).split("::") if "://" in part)
-    name = PurePosixPath(inner.rstrip("/")).name
-    return "trace" if name in {"", ".", ".."} else name[-100:]
-
-
-@contextmanager
-def _remote_file_system(url: str) -> Iterator[tuple[Any, str]]:
-    """The file system of a URL, and its path there; errors of any file system become one of ours."""
-    shown = without_secrets(url)
-    with needed(f"reading {shown}", "fsspec", "fsspec"):
-        import fsspec  # noqa: PLC0415  an extra
-    try:
-        yield fsspec.core.url_to_fs(url)
-    except FileNotFoundError:
-        raise FileError(shown, "", "cannot be read: there is no such file or folder") from None
-    except Exception as error:  # noqa: BLE001  each file system has errors of its own, with the URL in their text
-        why = str(error).replace(url, shown)
-        for secret in (
-            *_USER.findall(url),
-            *(each for part in _CHAINED.split(url) for each in _QUERY.findall(part)),
-        ):
-            if hidden := secret.strip("/?#"):
-                why = why.replace(hidden, "...")
-        kind = "" if isinstance(error, (OSError, ImportError, ValueError)) else f"{type(error).__name__}: "
-        raise FileError(shown, "", f"cannot be read: {kind}{why}") from None
-
-
-def _copy_remote(system: Any, inner: str, copy: Path) -> None:
-    if system.isdir(inner):
-        files = system.find(inner, detail=True)
-        _needs_room(sum(each.get("size") or 0 for each in files.values()), copy)
-        for found in files:
-            relative = PurePosixPath(found).relative_to(PurePosixPath(inner))
-            if ".." in relative.parts or relative.is_absolute():
-                raise ValueError(f"it holds the path {str(relative)!r}, which leads out of it")
-            part = copy / relative
-            part.parent.mkdir(parents=True, exist_ok=True)
-            system.get_file(found, str(part))
-    else:
-        _needs_room(system.info(inner).get("size") or 0, copy)
-        system.get_file(inner, str(copy))
-
-
-def _needs_room(num_bytes: int, copy: Path) -> None:
-    """Refuse what the disk has no room for; a size that the file system does not know is 0."""
-    folder = copy.parent
-    free = shutil.disk_usage(folder).free
-    if num_bytes > free:
-        raise ValueError(
-            f"it has {format_bytes(num_bytes)}, and {folder.parent}, where a copy is made, has {format_bytes(free)} "
-            "free; set TMPDIR to a folder with more room"
-        )

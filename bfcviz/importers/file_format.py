@@ -9,7 +9,8 @@ from pathlib import Path
 from bfcviz.errors import FileError
 from bfcviz.events.storage.blocks import MAGIC
 from bfcviz.formats.tensorflow import whole_windows
-from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces, read_head
+from bfcviz.importers.file_content import ContentPieces, read_head
+from bfcviz.importers.file_limits import UNPACKED_TEXT
 from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
 
 
@@ -91,13 +92,16 @@ def _format_of_folder(path: Path) -> Format:
 
 
 def _is_pickle(head: bytes) -> bool:
-    """Protocol 2 or later begins with PROTO and the version; earlier ones with a list or dict, put into the memo."""
+    """Whether the format is a pickle.
+
+    Protocol 2 or later begins with PROTO and the version; earlier ones with a list or dict, put into the memo.
+    """
     later = len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5
     return later or re.match(rb"\([dl]p[01]\n|[}\]]q[\0\1]", head) is not None
 
 
 def _is_snapshot(head: bytes) -> bool:
-    """A pickle, or a snapshot as JSON."""
+    """Whether the format is a PyTorch snapshot: a pickle, or a snapshot as JSON."""
     if _is_pickle(head):
         return True
     text = _json_text(head) or ""
@@ -105,7 +109,7 @@ def _is_snapshot(head: bytes) -> bool:
 
 
 def _is_xspace(head: bytes) -> bool:
-    """Whether the first field belongs to XSpace; if it is a plane, whether its first fields are those of a plane."""
+    """Whether the format is XSpace, by the first field; if it is a plane, by the first fields of that."""
     first, inside = _first_message(head)
     if first is None or _is_name_field(head, first):
         return False
@@ -114,18 +118,18 @@ def _is_xspace(head: bytes) -> bool:
 
 
 def _is_of_plane(field: Field) -> bool:
-    """1 id, 2 name, 3 lines, 4 event_metadata, 5 stat_metadata, 6 stats; higher numbers: fields of later versions."""
+    """Whether a field is of a plane: 1 id, 2 name, 3 lines, 4 and 5 metadata, 6 stats; higher: of later versions."""
     return field.number > 6 or field.wire == (VARINT if field.number == 1 else LENGTH) or field.number == 0
 
 
 def _is_pprof(head: bytes) -> bool:
-    """Whether field 1 is a `sample_type`: its fields 1 (type) and 2 (unit) are numbers."""
+    """Whether the format is pprof: field 1 is a `sample_type`, with fields 1 (type) and 2 (unit) that are numbers."""
     first, inside = _first_message(head)
     return first is not None and first.number == 1 and bool(inside) and all(f.wire == VARINT for f in inside)
 
 
 def _is_memory_dump(head: bytes) -> bool:
-    """Whether a file begins as a memory dump: field 1 names an allocator, and field 2 (bins) or 3 (chunks) follows."""
+    """Whether the format is a memory dump: field 1 names an allocator, and field 2 (bins) or 3 (chunks) follows."""
     first, _ = _first_message(head)
     if first is None or not _is_name_field(head, first) or first.missing:
         return False
@@ -143,7 +147,7 @@ def _is_name_field(head: bytes, field: Field) -> bool:
 
 
 def _first_message(head: bytes) -> tuple[Field | None, list[Field]]:
-    """The first field of a Protocol Buffers message, and the first 8 fields in it; (None, []) for other data."""
+    """The first field of a file in Protocol Buffers format, and the first 8 fields in it; (None, []) for other data."""
     if _is_text(head):
         return None, []
     wire = Wire("", head)
@@ -157,7 +161,10 @@ def _first_message(head: bytes) -> tuple[Field | None, list[Field]]:
 
 
 def _is_text(head: bytes) -> bool:
-    """No control characters except white space and ESC; the field tags of a profile are control characters."""
+    """Whether the format is text: it has no control characters except white space and ESC.
+
+    The field tags of a profile are control characters.
+    """
     return not head.translate(None, _TEXT_BYTES)
 
 
@@ -174,13 +181,13 @@ def _is_chrome_trace(head: bytes) -> bool:
 
 
 def _json_text(head: bytes) -> str | None:
-    """The beginning of a JSON file; None for other data."""
+    """The beginning of a file in JSON format; None for other data."""
     text = head[: len(head) // 2 * 2].decode(json_encoding(head), "replace")
     return text if text.lstrip()[:1] in ("{", "[") else None
 
 
 def json_encoding(data: bytes) -> str:
-    """The encoding of a JSON file: UTF-8, or (from Windows) UTF-16 with or without a mark."""
+    """The encoding of a file that has JSON format: UTF-8, or (from Windows) UTF-16 with or without a mark."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16"
     if b"\0" in data[:2]:  # the first character of JSON is ASCII
@@ -189,7 +196,7 @@ def json_encoding(data: bytes) -> str:
 
 
 def _is_rmm_log(head: bytes) -> bool:
-    """Whether one of the first lines is a header of RMM's `logging_resource_adaptor`, of any version."""
+    """Whether the format is RMM's log: one of the first lines is a header of `logging_resource_adaptor`."""
     lines = head[:4096].splitlines()[:20]
     return any(
         re.match(rb"\s*((Thread,)?Time,Action,|Event Type,Device ID,Address,)", line) is not None
@@ -198,7 +205,7 @@ def _is_rmm_log(head: bytes) -> bool:
 
 
 def _is_tensorflow_log(path: Path) -> bool:
-    """Whether a line of the allocator is anywhere in a text, which may be long, and one line."""
+    """Whether the format is TensorFlow's log: a line of the allocator is anywhere in a text, also of one long line."""
     tail = b""
     for piece in ContentPieces(path, UNPACKED_TEXT):
         text = tail + piece

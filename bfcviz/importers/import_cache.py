@@ -50,7 +50,7 @@ _SETTLED_NS: Final = 2_000_000_000
 
 
 def imported(path: Path, read: Callable[[], Trace]) -> Trace:
-    """What `read` makes of a file, or a copy of what it made before of the same content."""
+    """What `read` makes of a file, or the kept copy of what it made before of the same content."""
     found, folder, most = _file_state(path), _folder(), _most_bytes()
     if found is None or folder is None or not most:
         return read()
@@ -70,7 +70,7 @@ def imported(path: Path, read: Callable[[], Trace]) -> Trace:
 
 
 def _most_bytes() -> int:
-    """Bytes that all copies may have; 0: there are none."""
+    """Bytes that all copies of imports may have; 0: there are none."""
     setting = os.environ.get("BFCVIZ_CACHE") or _MOST_BYTES
     try:
         return parse_bytes(setting)
@@ -79,7 +79,7 @@ def _most_bytes() -> int:
 
 
 def _folder() -> Path | None:
-    """Where the copies lie; None where the user has no home."""
+    """Where the copies of imports lie; None where the user has no home."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     try:
         home = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
@@ -89,7 +89,7 @@ def _folder() -> Path | None:
 
 
 def _file_state(path: Path) -> os.stat_result | None:
-    """The state of a regular file; None for anything else."""
+    """The state of an imported file that is regular; None for anything else."""
     try:
         found = path.stat()
     except (OSError, ValueError):
@@ -104,13 +104,13 @@ def _is_unchanged(path: Path, before: os.stat_result) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether only this user can have written it."""
+    """Whether only this user can have written a copy of an import."""
     found = path.stat()
     return not hasattr(os, "geteuid") or (found.st_uid == os.geteuid() and not found.st_mode & 0o022)
 
 
 def _digest(path: Path, *more: str) -> str:
-    """Of the content of a file and further texts."""
+    """The digest of the content of an imported file and further texts."""
     with open_regular(path) as file:
         digest = hashlib.file_digest(file, "sha256")
     digest.update(repr(more).encode())
@@ -119,7 +119,7 @@ def _digest(path: Path, *more: str) -> str:
 
 @cache
 def _code() -> str:
-    """A digest of bfcviz as it is installed here, its version included: a checkout changes without a new version."""
+    """A digest of the code of bfcviz that imports, its version included: a checkout changes without a new version."""
     package, digest = Path(__file__).parents[1], hashlib.sha256()
     for each in sorted(package.rglob("*")):
         if each.suffix in {".py", ".so", ".pyd"}:
@@ -128,12 +128,12 @@ def _code() -> str:
 
 
 def _name(path: Path, found: os.stat_result) -> str:
-    """How the names of the copies of a file begin."""
+    """How the names of the copies of an imported file begin."""
     return f"{found.st_size}-{_digest(path, path.name, _code())}-"
 
 
 def _kept(path: Path, found: os.stat_result, folder: Path) -> Trace | None:
-    """The trace of a file from a copy; None where there is none, or any doubt."""
+    """The trace of an imported file from its copy; None where there is none, or any doubt."""
     with suppress(BfcvizError, OSError):
         if any(folder.glob(f"{found.st_size}-*.bfc")) and _is_ours(folder):
             copies = map(_copied_trace, folder.glob(_name(path, found) + "*.bfc"))
@@ -142,7 +142,7 @@ def _kept(path: Path, found: os.stat_result, folder: Path) -> Trace | None:
 
 
 def _copied_trace(copy: Path) -> Trace | None:
-    """The trace in a copy; None if it is damaged, or another user can have written it."""
+    """The trace in the copy of an import; None if it is damaged, or another user can have written it."""
     with suppress(BfcvizError, OSError, ValueError, MemoryError):
         if _is_ours(copy) and copy.stem.endswith(_digest(copy)):
             source = BlockSource(copy)
@@ -173,14 +173,14 @@ def _keep(path: Path, before: os.stat_result, source: ArraySource, folder: Path,
 
 
 def _remove_stale(folder: Path) -> None:
-    """Remove what processes left that were ended while they wrote a copy."""
+    """Remove what processes left that were ended while they wrote a copy of an import."""
     for each in folder.glob("*.partial"):
         if time.time() - each.stat().st_mtime > _STALE_S:
             each.unlink(missing_ok=True)
 
 
 def _remove_oldest(folder: Path, most: int) -> None:
-    """Remove what was used least recently, until the rest has at most so many bytes."""
+    """Remove the copies of imports that were used least recently, until the rest has at most so many bytes."""
     files = [(each.stat(), each) for each in folder.iterdir() if each.suffix in {".bfc", ".partial"}]
     total = sum(found.st_size for found, _ in files)
     for found, each in sorted(files, key=lambda file: file[0].st_mtime_ns):

@@ -21,7 +21,7 @@ _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
 class JsonCut(Exception):
-    """The text ends inside a value; the values before it are complete."""
+    """The JSON text ends inside a value; the values before it are complete."""
 
 
 class JsonStream:
@@ -37,11 +37,11 @@ class JsonStream:
 
     @property
     def place(self) -> str:
-        """Where the reader is, for errors."""
+        """Where the reader of the JSON text is, for errors."""
         return f"character {self._before + self._at}"
 
     def items(self, key: str) -> Iterator[Any]:
-        """The values of the text's array; if the text is an object, those of the arrays under `key`.
+        """The values of the array of a JSON text; if it is an object, those of the arrays under `key`.
 
         NaN and Infinity, which are not JSON but do occur, become None.
 
@@ -90,7 +90,7 @@ class JsonStream:
         return mark == ","
 
     def _value(self) -> Any:
-        """The next value; makes the window longer until it is complete."""
+        """The next value of the JSON text; makes the window longer until it is complete."""
         self._peek()
         while True:
             try:
@@ -116,7 +116,7 @@ class JsonStream:
         return mark
 
     def _peek(self) -> str:
-        """The next character that is no space; empty at the end."""
+        """The next character of the JSON text that is no space; empty at the end."""
         while True:
             self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
             if self._at < len(self._text):
@@ -126,7 +126,7 @@ class JsonStream:
             self._longer()
 
     def _longer(self) -> None:
-        """Add a piece to the window, as long as what is left of it, so that a long value takes linear time."""
+        """Add a piece of the JSON text to the window, as long as what is left: so a long value takes linear time."""
         if self._is_whole:
             raise JsonCut
         if len(self._text) - self._at > MAX_ITEM:

@@ -9,8 +9,9 @@ from typing import Final
 from bfcviz.errors import FileError, NoMessage
 from bfcviz.formats.message_grammar import TERMINAL_CODE
 from bfcviz.formats.message_tables import ENTRIES
-from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces, read_content
+from bfcviz.importers.file_content import ContentPieces, read_content
 from bfcviz.importers.file_format import READABLE, detect_format, is_plain_text
+from bfcviz.importers.file_limits import UNPACKED_TEXT
 from bfcviz.importers.message_mentions import WIDEST
 from bfcviz.importers.message_reader import REACH, StatedFailures, end_of_message_prefix, read_messages
 
@@ -26,7 +27,7 @@ _OVERLAP: Final = 200
 
 
 def holds_more_than_messages(pieces: Iterable[bytes]) -> bool:
-    """Whether a text has the chunks of a heap, or its history: then it opens as a trace, not as messages."""
+    """Whether a text file has the chunks of a heap, or its history: then it opens as a trace, not as messages."""
     tail = b""
     for piece in pieces:
         text = tail + piece
@@ -44,7 +45,7 @@ _MEMORY_WORDS: Final = re.compile(
 
 
 def _words_of_memory(path: Path) -> str:
-    """Which line of a text without a message may be about memory, in brackets; "" where none is."""
+    """Which line of a text file without a message may be about memory, in brackets; "" where none is."""
     breaks = 0
     for piece in ContentPieces(path, UNPACKED_TEXT):
         if (found := _MEMORY_WORDS.search(piece)) is not None:
@@ -61,7 +62,7 @@ _NAMED_ERROR: Final = re.compile(
 
 
 def last_line(path: Path) -> str:
-    """How a log ends: its last error near the end, else its last line with letters or digits; "" where it has none."""
+    """How a text file without messages ends: its last error near the end, else its last line with letters or digits."""
     tail = b""
     for piece in ContentPieces(path, UNPACKED_TEXT):
         tail = (tail + piece)[-REACH:]
@@ -79,11 +80,12 @@ _LARGEST_PASTE: Final = 1 << 23
 
 
 def _holds_only_cut_dumps(path: Path) -> bool:
-    """Whether a text holds chunks of a heap, but of no heap all of them, and no history."""
+    """Whether a text file holds chunks of a heap, but of no heap all of them, and no history."""
     # They need NumPy, and most texts have no chunks.
     from bfcviz.importers.bfc_log.failure_dumps import holds_only_cut_dumps  # noqa: PLC0415
     from bfcviz.importers.bfc_log.log_lines import log_text  # noqa: PLC0415
-    from bfcviz.importers.bfc_log.vlog import holds_log_memory, holds_regions, holds_requests  # noqa: PLC0415
+    from bfcviz.importers.bfc_log.log_memory_lines import holds_log_memory  # noqa: PLC0415
+    from bfcviz.importers.bfc_log.vlog import holds_regions, holds_requests  # noqa: PLC0415
 
     if path.stat().st_size > _LARGEST_PASTE:
         return False
@@ -94,7 +96,7 @@ def _holds_only_cut_dumps(path: Path) -> bool:
 
 
 def _of_cut_dump(found: StatedFailures) -> StatedFailures:
-    """The failures of a pool with the mark that the list of its chunks is cut."""
+    """The failures that a text file tells, with the mark that the list of its chunks is cut."""
     failures = [
         replace(each, marks=each.marks | {"cut_dump"}) if ENTRIES[each.message].family == "bfc" else each
         for each in found.failures

@@ -111,7 +111,7 @@ _NO_MORE_AFTER: Final = re.compile(
 
 
 def _is_told(before: str, after: str) -> bool:
-    """Whether a sentence describes an error, or says that it does not occur any more."""
+    """Whether a sentence only mentions an error: it describes one, or says that it does not occur any more."""
     is_described = _RETURNS_BEFORE.search(before) is not None and _WHEN_AFTER.match(after) is not None
     return (
         is_described
@@ -169,7 +169,7 @@ _HOW_TO_AVOID: Final = re.compile(r"\b(?:[Hh]ow|[Ww]ays?) to (?:avoid|prevent)" 
 
 
 def _is_in_document(before: str, after: str, above: str, below: str) -> bool:
-    """Whether a comment, a table, a heading, a commit or a sentence names an error that did not occur."""
+    """Whether a comment, a table, a heading, a commit or a sentence only mentions an error that did not occur."""
     if _MENTION_BEFORE.search(before) or _NONE_AFTER.match(after):
         return True
     if _NUMBER_OF_AFTER.match(after) and _ZERO_BEFORE.search(before):
@@ -184,7 +184,7 @@ def _is_in_document(before: str, after: str, above: str, below: str) -> bool:
 
 
 def _is_in_code(words: str, before: str, after: str) -> bool:
-    """Whether the line around a text is one of a program."""
+    """Whether the line around a message is one of a program's source, which only mentions the error."""
     is_name = " " not in words
     return (
         _UNFINISHED.search(words + after) is not None
@@ -204,7 +204,7 @@ _REPORTED_BEFORE: Final = re.compile(
 
 
 def _is_cited(words: str, before: str, after: str) -> bool:
-    """Whether a text stands in quotation marks within a sentence; programs put the names of errors into them, too."""
+    """Whether a message is cited: in quotation marks within a sentence; programs put names of errors into them, too."""
     if _REPORTED_BEFORE.search(before):
         return False
     if before[-1:] == "`":

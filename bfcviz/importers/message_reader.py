@@ -18,17 +18,9 @@ from typing import Any, Final, NamedTuple
 
 from bfcviz.errors import FileError
 from bfcviz.formats import message_tables, tensorflow, torch, xla
-from bfcviz.formats.message_grammar import (
-    BOLD_NUMBER,
-    IMPOSSIBLE,
-    TERMINAL_CODE,
-    LogTime,
-    Message,
-    Role,
-    StatedFailure,
-    calendar_seconds,
-)
+from bfcviz.formats.message_grammar import BOLD_NUMBER, TERMINAL_CODE, Message, Role
 from bfcviz.formats.message_tables import ENTRIES, TABLES
+from bfcviz.formats.stated_failure import IMPOSSIBLE, LogTime, StatedFailure, calendar_seconds
 from bfcviz.importers.file_content import decoded_pieces
 from bfcviz.importers.message_mentions import FRAME, WIDEST, mention_of
 
@@ -48,14 +40,14 @@ _UNITS: Final = " KMGTPE"
 
 @dataclass(frozen=True)
 class StatedSize:
-    """A printed number of bytes."""
+    """A number of bytes that a message prints."""
 
     value: int  # bytes, the nearest to the text
     slack: int  # half of its last printed digit; 0 where it is exact
 
 
 def stated_size(text: str, unit: str = "") -> StatedSize | None:
-    """The size that a text states; None where it is none. `unit`: K, M, G or T, for a number without one."""
+    """The size that a message states; None where it is none. `unit`: K, M, G or T, for a number without one."""
     parts = _PARTS.fullmatch(text.strip())
     if parts is None:
         return StatedSize(int(text, 16), 0) if _HEXADECIMAL.fullmatch(text) else None
@@ -81,7 +73,7 @@ def stated_size(text: str, unit: str = "") -> StatedSize | None:
 
 
 class StatedFailures(NamedTuple):
-    """What a text tells."""
+    """What the messages of a text tell: failures, and refusals that are none."""
 
     # Requests that failed, in the order of the text; equal ones once, with their count.
     failures: list[StatedFailure]
@@ -99,7 +91,7 @@ def read_messages(pieces: Iterable[bytes], name: str = "") -> StatedFailures:
 
 
 def is_pasted(word: str) -> bool:
-    """Whether a word of the command line, or an argument of `why`, is a text and not the name of a file."""
+    """Whether a word of the command line, or an argument of `why`, is a pasted message and not the name of a file."""
     if "\n" not in word and " " not in word.strip():
         return False
     try:
@@ -109,7 +101,7 @@ def is_pasted(word: str) -> bool:
 
 
 def read_pasted(text: str) -> StatedFailures:
-    """What a pasted text tells.
+    """What a pasted message tells.
 
     Raises:
         FileError: it tells nothing of memory that ran out.
@@ -145,7 +137,7 @@ _PLACE: Final = re.compile(r"\{\w+\}")
 
 
 class _Beginning(NamedTuple):
-    """Where a message begins."""
+    """Where a message begins in a text."""
 
     start: int
     stop: int
@@ -156,7 +148,7 @@ class _Beginning(NamedTuple):
 
 @dataclass
 class _Statement:
-    """One message, read."""
+    """One message of a text, read."""
 
     entry: Message
     variant: int
@@ -182,7 +174,7 @@ class _Statement:
 
     @property
     def is_weak(self) -> bool:
-        """Whether it counts only where no other text tells of a failure."""
+        """Whether a message counts only where no other tells of a failure."""
         return self.entry.is_weak or self.is_named
 
 
@@ -191,7 +183,7 @@ _PLAIN: Final = re.compile("[!-/:-~]+")
 
 
 class _WordSearch:
-    """Finds which of many texts can be in a long one, by their words, much faster than by a search for each.
+    """Finds which of many messages can be in a long text, by their words, much faster than by a search for each.
 
     A log has few different lines without their digits, and those have few different words: they are looked at instead
     of all.
@@ -205,7 +197,7 @@ class _WordSearch:
         self._words = frozenset[str]().union(*self._needs)
 
     def possible(self, small: str) -> list[int]:
-        """Numbers of the texts of which all words are in this one, which is in small letters."""
+        """Numbers of the messages of which all words are in this text, which is in small letters."""
         lines = set(small.encode("latin-1", "replace").translate(_SPACES_FOR_DIGITS).split(b"\n"))
         different = b"\n".join(set(b"\n".join(lines).split())).decode("latin-1")
         there = {word for word in self._words if word in different}
@@ -237,7 +229,7 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def _whole_word(cut: re.Match[str]) -> str:
-    """A word of a table that the end of a line cut, put together before the end of the line; else the text itself."""
+    """A word of a message that the end of a line cut, put together before the end of the line; else the text itself."""
     if cut[1].lower() not in _CUT_ENDS:
         return cut[0]
     start = _WORD.findall(cut.string, max(0, cut.start() - 60), cut.start())[-1]
@@ -248,7 +240,7 @@ _ESCAPE_IN_JSON: Final = re.compile(r"\\u001[bB]")
 
 
 class _MessageReader:
-    """Takes a text in pieces."""
+    """Finds the messages in a text that comes in pieces."""
 
     def __init__(self, name: str) -> None:
         self._buffer = ""
@@ -266,7 +258,7 @@ class _MessageReader:
         self._hints = hints_of(name)
 
     def take(self, piece: str) -> None:
-        """The next part of the text."""
+        """Find the messages in the next part of the text."""
         self._hints |= hints_of(piece)
         codes = _ESCAPE_IN_JSON.sub("\x1b", piece.replace("\r\n", "\n"))
         plain = BOLD_NUMBER.sub(r"\1", TERMINAL_CODE.sub("", codes))
@@ -274,7 +266,7 @@ class _MessageReader:
         self._read(max(self._done, len(self._buffer) - REACH))
 
     def end(self) -> StatedFailures:
-        """What the whole text tells."""
+        """What the messages of the whole text tell."""
         self._read(len(self._buffer))
         failures, soft = _failures_of_statements(self._statements, self._hints)
         if not failures and all(ENTRIES[each.message].role is Role.BEFORE for each in soft):
@@ -315,7 +307,7 @@ class _MessageReader:
         self._shapes |= _shapes_of_streams(buffer)
 
     def _read_general(self, found: Sequence[_Beginning]) -> None:
-        """The words that any program may print; they take nothing of the messages that a table describes."""
+        """Find the words that any program may print; they take nothing of the messages that a table describes."""
         for each in found[: _MOST_GENERAL - len(self._general)]:
             line = self._line + self._buffer.count("\n", 0, each.start)
             rank, stream = self._writer_of_line(each, self._buffer)
@@ -389,7 +381,7 @@ def _message_beginnings(text: str, start: int) -> list[_Beginning]:
 
 
 def _without_overlaps(found: list[_Beginning], kept: list[_Beginning]) -> list[_Beginning]:
-    """The beginnings that are kept already, and of the others the first and longest, in the order of the text."""
+    """The beginnings of messages that are kept already, and of the others the first and longest, in order."""
     taken = [each.start for each in kept]
     result, end = [], 0
     for each in sorted(found, key=lambda each: (each.start, -each.stop, each.order, each.variant)):
@@ -422,7 +414,7 @@ _TRACEBACK_LINES, _SHELL_LINES, _PRINTED_LINES = 8, 8, 3
 
 
 def _is_in_place(place: str, text: str, match: re.Match[str]) -> bool:
-    """Whether a text stands where its entry must: the last line of a traceback, or the last that a program printed."""
+    """Whether a message stands where its entry must: at the end of a traceback, or last of what a program printed."""
     if place in ("", "printed"):
         return not place or _is_printed(text, match)
     above = text[max(0, match.start() - 2 * WIDEST) : match.start()].split("\n")
@@ -514,7 +506,7 @@ def _is_printed(text: str, match: re.Match[str]) -> bool:
 
 
 def _is_of_source(before: str, words: str, after: str) -> bool:
-    """Whether words stand in a line of a source or in code within a sentence, or are a name and no error is near."""
+    """Whether words of a message stand in a line of a source or in code within a sentence, or are a mere name."""
     around = f"{before} {after}"
     if _SOURCE_LINE.match(before) or _PLACE_FOR_TEXT.search(around):
         return True
@@ -585,7 +577,7 @@ _TENSORFLOW_1: Final = re.compile(
 
 
 def hints_of(text: str) -> set[str]:
-    """What the words of a text say of the program: which one it is, where it runs."""
+    """What the words of a text around its messages say of the program: which one it is, where it runs."""
     lower = text.lower()
     possible = map(_HINT_WORDS.__getitem__, _HINT_SEARCH.possible(lower))
     found = {hint for word, hint in possible if word in (text if hint in _CLIENTS else lower)}
@@ -653,14 +645,14 @@ _LEAST_OF_LINES: Final = 0.5
 
 
 def _shape_of_label(label: str) -> str:
-    """What the labels of all streams have in common; "" where nothing in it counts."""
+    """What the labels before the lines of all streams have in common; "" where nothing in it counts."""
     shape = _COUNTED.sub("#", label)
     is_other = shape == label or _OF_CODE.search(label) or _rank_before(label) is not None
     return "" if is_other else " ".join(shape.split())
 
 
 def _name_of_stream(label: str) -> str:
-    """A label without its brackets."""
+    """The label before the lines of a stream, without its brackets."""
     return label.strip(" \t[]():|").removeprefix("pod/").replace(",", "")
 
 
@@ -731,14 +723,14 @@ _TIME: Final = re.compile(
 
 
 class _LogClock:
-    """Finds when the lines of a buffer were written, going forward through it."""
+    """Finds when the lines around messages were written, going forward through the buffer of the text."""
 
     def __init__(self) -> None:
         self._seen = 0  # of the buffer: up to there it is searched
         self._last: int | None = None  # the last time before, if it is near
 
     def time_of(self, buffer: str, start: int) -> LogTime | None:
-        """When the line at this place was written; where it does not say that, the last near line that does."""
+        """When the line of a message was written; where it does not say that, the last near line that does."""
         end = buffer.find("\n", start, start + WIDEST)
         line = buffer.rfind("\n", 0, start) + 1
         stop = end if end >= 0 else start + WIDEST
@@ -754,12 +746,12 @@ class _LogClock:
         return None if self._last is None else LogTime(self._last, is_own=False)
 
     def shift(self, characters: int) -> None:
-        """The buffer has lost its beginning."""
+        """The buffer of the text has lost its beginning."""
         self._seen -= characters
 
 
 def _nanoseconds(found: re.Match[str]) -> int | None:
-    """The time that a match of `_TIME` tells; None where there is no such day or hour."""
+    """The time of a line that a match of `_TIME` tells; None where there is no such day or hour."""
     date = found["year"] or "1972", found["month"] or found["glog_month"], found["day"] or found["glog_day"]
     seconds = calendar_seconds("-".join(date), found["clock"])
     return None if seconds is None else seconds * 10**9 + int((found["part"] or "").ljust(9, "0"))
@@ -835,7 +827,7 @@ def _program_before(text: str) -> str:
 
 
 def _memory_of_lines(lines: str) -> set[str]:
-    """Whose memory lines are about; nothing where they name both, or neither."""
+    """Whose memory the lines around a message are about; nothing where they name both, or neither."""
     kinds = {
         mark
         for mark, pattern in (("gpu", message_tables.ANY_OF_GPU), ("host", message_tables.ANY_OF_HOST))
@@ -872,7 +864,7 @@ def end_of_message_prefix(line: str) -> int:
 
 
 def _joints(lines: Sequence[str], cleaned: Sequence[str]) -> set[int]:
-    """The places in the cleaned lines, joined by spaces, at which a terminal may have cut lines that were too long."""
+    """The places in the lines of a message, joined by spaces, where a terminal may have cut lines that were long."""
     widest = max(map(len, lines[:-1]), default=0)
     ends = accumulate(len(line) + 1 for line in cleaned[:-1])
     least = max(_NARROWEST, widest - _LONGEST_CUT)
@@ -887,7 +879,7 @@ _LONGEST_CUT: Final = 12
 
 
 def _is_cut_number(flat: str, span: tuple[int, int], joints: Callable[[], set[int]]) -> bool:
-    """Whether a number is a part of one that the end of a line cut."""
+    """Whether a number of a message is a part of one that the end of a line cut."""
     start, end = span
     start -= flat[start - 1 : start] == "."  # 1 | .72 GiB
     is_second = flat[start - 1 : start] == " " and flat[start - 2] in "0123456789."
@@ -922,7 +914,7 @@ def _message_numbers(
 
 
 def _take_mention(statement: _Statement, found: _Beginning, buffer: str) -> None:
-    """Mark a text that no program printed."""
+    """Mark a message that no program printed."""
     entry, has_facts = statement.entry, bool(statement.facts)
     span = (found.start, found.stop)
     statement.is_quoted, statement.is_named = mention_of(
@@ -933,7 +925,7 @@ def _take_mention(statement: _Statement, found: _Beginning, buffer: str) -> None
 
 
 def _take_message_details(statement: _Statement, begins: str, flat: str) -> None:
-    """What a table cannot say: the tensor, the processes of the driver's list."""
+    """Read from a message what a table cannot say: the tensor, the processes of the driver's list."""
     name = statement.entry.name
     if name in _TAKERS:
         _TAKERS[name](statement, flat)
@@ -950,6 +942,7 @@ def _take_message_details(statement: _Statement, begins: str, flat: str) -> None
 
 
 def _take_torch_processes(statement: _Statement, begins: str, flat: str) -> None:
+    """Read from a message of PyTorch its backend, and the processes that hold memory."""
     backend = begins[:4].upper().strip("O ")
     statement.framework = torch.BACKENDS.get(backend, statement.framework)
     # torch_npu keeps an old text, and Intel's extension a very old one.
@@ -966,7 +959,7 @@ _OPS: Final = {"tf-bfc": tensorflow.REQUESTED_BY, "host-killed": message_tables.
 
 
 def _take_largest_buffer(statement: _Statement, entry: re.Match[str] | None) -> None:
-    """What the table of a program says of its largest buffer: `f32[8,8] of jit(f)/dot at model.py:12`."""
+    """Read the largest buffer from XLA's table in a message: `f32[8,8] of jit(f)/dot at model.py:12`."""
     if entry is None or "due to padding" not in entry[0]:
         statement.facts.pop("padding", None)  # it is that of another buffer
     if entry is None:
@@ -984,6 +977,7 @@ _NEAR_TENSOR: Final = 2000
 
 
 def _take_failed_tensor(statement: _Statement, flat: str) -> None:
+    """Read from a message of TensorFlow which tensor could not be allocated."""
     tensor = tensorflow.TENSOR.search(flat)
     node = tensorflow.NODE.search(flat[:_NEAR_TENSOR])
     statement.op = "" if node is None else node[1] or node[2]
@@ -999,18 +993,20 @@ def _take_failed_tensor(statement: _Statement, flat: str) -> None:
 
 
 def _bytes_of_tensor(statement: _Statement) -> StatedSize | None:
-    """The bytes of a tensor by its shape and type; None where the type is not known or the size cannot be."""
+    """The bytes of a message's tensor, by shape and type; None where the type is not known or the size cannot be."""
     size = prod(statement.shape) * tensorflow.TYPE_BYTES.get(statement.dtype, 0)
     return StatedSize(size, 0) if 0 < size < 1 << 62 else None
 
 
 def _take_pool_growth(statement: _Statement, flat: str) -> None:
+    """Read from a message of TensorFlow whether its pool took its whole limit at the start."""
     growth = tensorflow.GROWTH_OF_POOL.search(flat)
     if growth is not None and tensorflow.is_one_region(int(growth[1]), int(growth[2])):
         statement.marks.add("one_region")
 
 
 def _take_array(statement: _Statement, flat: str) -> None:
+    """Read from a message of NumPy which array could not be allocated."""
     array = message_tables.ARRAY.search(flat)
     if array is not None:
         statement.shape = tuple(int(part[:18]) for part in array["shape"].replace(",", " ").split())
@@ -1021,14 +1017,14 @@ def _take_array(statement: _Statement, flat: str) -> None:
 
 
 def _take_profiled_tokens(statement: _Statement, flat: str) -> None:
-    """How many tokens are too few, where the share of the device is too small for the weights."""
+    """Read from a message how many tokens are too few, where the device's share is too small for the weights."""
     tokens = [int(each) for each in message_tables.PROFILED_TOKENS.findall(flat)]
     if tokens and tokens[-1] < 0:
         statement.facts["missing_tokens"] = StatedSize(-tokens[-1], 0)
 
 
 def _take_nvidia_smi_table(statement: _Statement, flat: str) -> None:
-    """Of several devices the one with the least free memory."""
+    """Read a table of `nvidia-smi` in a text: of several devices the one with the least free memory."""
     devices = [
         (int(total) - int(used), int(used), int(total))
         for used, total in message_tables.SMI_DEVICE.findall(flat)
@@ -1047,7 +1043,7 @@ def _take_nvidia_smi_table(statement: _Statement, flat: str) -> None:
 
 
 def _take_job_table(statement: _Statement, lines: Sequence[str]) -> None:
-    """What the columns of `sacct` say: the most that a step used, and what the job asked for."""
+    """Read a table of `sacct` in a text: the most memory that a step used, and what the job asked for."""
     rows = [_job_table_cells(line, lines[1] if len(lines) > 1 else "") for line in lines[:_LONGEST_JOB_TABLE]]
     for name, column in (("memory_used", "MaxRSS"), ("memory_total", "ReqMem")):
         if column in rows[0]:
@@ -1062,7 +1058,7 @@ _LONGEST_JOB_TABLE: Final = 40
 
 
 def _job_table_cells(line: str, dashes: str) -> list[str]:
-    """The cells of a row, which `|` separates, or which stand below the dashes of its columns."""
+    """The cells of a row of `sacct`, which `|` separates, or which stand below the dashes of its columns."""
     if "|" in line:
         return [cell.strip() for cell in line.split("|")]
     cells = list(_JOB_TABLE_CELL.finditer(line))
@@ -1110,7 +1106,7 @@ _LEAST_BACK_OFF: Final = 0.85
 
 @dataclass
 class _Joined:
-    """A failure in the making."""
+    """A failure in the making: messages that tell of one failure, joined."""
 
     first: _Statement
     is_soft: bool = False
@@ -1140,7 +1136,7 @@ class _Joined:
         self.last, self.smallest = self.first.line, self.first.facts.get("requested", StatedSize(0, 0)).value
 
     def agrees(self, statement: _Statement) -> bool:
-        """Whether both can tell of the same failure: no number contradicts, nor the shape."""
+        """Whether a message can tell of the same failure: no number contradicts, nor the shape."""
         if self.shape and statement.shape and self.shape != statement.shape:
             return False
         return all(
@@ -1150,7 +1146,7 @@ class _Joined:
         ) and all(self.processes.get(pid, used) == used for pid, used in statement.processes.items())
 
     def fill(self, statement: _Statement) -> None:
-        """Take what is missing, and what is stated more exactly; nothing of a table of several devices."""
+        """Take from a message what is missing, and what it states more exactly; nothing of a table of many devices."""
         if "several_devices" not in statement.marks:
             self._take(statement)
 
@@ -1174,6 +1170,7 @@ class _Joined:
 def _failures_of_statements(
     statements: list[_Statement], hints: set[str]
 ) -> tuple[list[StatedFailure], list[StatedFailure]]:
+    """The failures that the messages of a text tell, each joined from those that agree."""
     found: list[_Joined] = []
     waiting: list[_Statement] = []
     statements = [each for each in statements if not each.is_quoted]
@@ -1206,7 +1203,7 @@ def _failures_of_statements(
 
 
 def _failure_of_weak_texts(weak: list[_Statement], soft: list[_Joined]) -> list[_Joined]:
-    """Weak texts tell of one failure, without those that stand where the program went on, another way."""
+    """Weak messages tell of one failure, without those that stand where the program went on, another way."""
     passed = [
         range(join.first.line - join.first.entry.within, join.passed + 1) for join in soft if join.passed
     ]
@@ -1266,7 +1263,7 @@ def _backs_off(join: _Joined, each: _Statement) -> bool:
 
 
 def _take_retry(each: _Statement, found: list[_Joined], same: _Joined | None) -> None:
-    """A program that goes on, another way: the failure before is soft, unless it ended the program after all."""
+    """Take a message of a program that goes on, another way: the failure before is soft, unless that ended it."""
     failed = (join for join in reversed(found) if not join.is_soft and _of_family(join, each))
     before = next((join for join in failed if "after_all" not in join.marks), None)
     within = each.entry.within
@@ -1345,7 +1342,7 @@ def _failure_of_ranks(told: Sequence[_Statement], before: int) -> StatedFailure:
 
 
 def _failures_of_lone_numbers(rest: list[_Statement]) -> list[_Joined]:
-    """Numbers without the failure that they belong to."""
+    """Numbers in messages without the failure that they belong to."""
     refused = [each for each in rest if each.entry.name == "tf-refused"]
     counters = [each for each in rest if each.entry.name in {"tf-stats", "tf-pool"}]
     others = [each for each in rest if each.entry.name not in {"tf-refused", "tf-stats", "tf-pool"}]
@@ -1383,6 +1380,7 @@ def _failure_of_general_words(statements: list[_Statement]) -> _Joined | None:
 
 
 def _stated_failure(join: _Joined, hints: set[str]) -> StatedFailure:
+    """The failure that joined messages state."""
     facts = _exact_stated_sizes(join.facts)
     kept = {
         name: size
@@ -1428,7 +1426,7 @@ def _stated_failure(join: _Joined, hints: set[str]) -> StatedFailure:
 
 
 def _exact_stated_sizes(facts: Mapping[str, StatedSize]) -> dict[str, StatedSize]:
-    """A printed request becomes what it was rounded to: that is within 256 bytes of it."""
+    """A request that a message prints becomes what it was rounded to: that is within 256 bytes of it."""
     found = dict(facts)
     requested, rounded = found.get("requested"), found.get("rounded")
     if (
@@ -1455,7 +1453,7 @@ def _exact_stated_sizes(facts: Mapping[str, StatedSize]) -> dict[str, StatedSize
 
 
 def _driver_sizes(facts: Mapping[str, StatedSize]) -> dict[str, StatedSize]:
-    """What the driver's number of bytes in use and one more say of the third: the total, or what is free."""
+    """What the bytes in use that the driver states and one more number say of the third: the total, or what is free."""
     used, free, total = (facts.get(f"device_{name}") for name in ("used", "free", "total"))
     if used is None:
         return {}
@@ -1470,7 +1468,7 @@ def _driver_sizes(facts: Mapping[str, StatedSize]) -> dict[str, StatedSize]:
 
 
 def _framework_of_message(first: _Statement, hints: set[str]) -> str:
-    """Whose text it is: several programs are clients of one allocator."""
+    """Whose message it is: several programs are clients of one allocator."""
     clients = _CLIENTS_OF_FAMILY.get(first.entry.family or "")
     if clients is None:
         return _framework_of_call(first)
@@ -1492,7 +1490,7 @@ _CLIENTS_OF_FAMILY: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def _framework_of_call(first: _Statement) -> str:
-    """Whose call of a driver failed, by the words around it."""
+    """Whose call of a driver failed, by the words around the message."""
     if first.entry.name in {"cuda-call", "metal-command", "metal-buffer"} and "ggml" in first.marks:
         return "llama.cpp"
     if first.entry.name == "cuda-call" and {"mxnet", "mxnet_pool"} & first.marks:
@@ -1518,7 +1516,7 @@ _CALLERS: Final = {
 
 
 def _distinct_message_failures(found: list[StatedFailure]) -> list[StatedFailure]:
-    """Equal failures once, in the order of their first."""
+    """Equal failures that the messages of a text tell once, in the order of their first."""
     kept: dict[tuple[object, ...], StatedFailure] = {}
     for each in found:
         numbers = (*sorted(each.facts.items()), *sorted(each.processes.items()))
@@ -1542,61 +1540,3 @@ def device_of_messages(text: str) -> dict[str, Any]:
 
 
 _MOST_DEVICES: Final = 64
-
-
-# ------------------------------------------------------------------------------
-# The buffers at the peak of an XLA program, which XLA and JAX print after a failed request (`BufferAssignment`).
-
-_BEGIN: Final = "BufferAssignment OOM Debugging."
-
-_ROW: Final = re.compile(
-    r"(parameter|constant|maybe_live_out|preallocated temp|total) (allocation|fragmentation):[ \t]{1,40}(\S{1,40})"
-)
-
-_BUFFER: Final = re.compile(r"\bBuffer \d{1,9}:")
-
-_FIELD: Final = re.compile(
-    r"(Size|XLA Label|Entry Parameter Subshape|Shape|op_name|source_file|source_line)[:=][ \t]{0,4}"
-    r"(\"[^\"\n\r]{0,1000}\"|[^\n\r]{1,1000})"
-)
-
-_NAMES: Final = {"Size": "size", "XLA Label": "label", "Shape": "shape", "Entry Parameter Subshape": "shape"}
-
-_MOST_TABLES, _MOST_BUFFERS, _LONGEST_NAME = 16, 200, 1 << 20
-
-
-def peak_buffer_tables(text: str) -> list[dict[str, Any]]:
-    """The tables of peak buffers that the messages in a text print, without repetitions, as JSON values.
-
-    Each has `stats`, sizes as printed by their name, and `buffers`, a list of mappings: `size`, `op_name`,
-    `source_file`, `source_line`, `label` and `shape`, as far as they are printed.
-    """
-    tables: list[dict[str, Any]] = []
-    begin = text.find(_BEGIN)
-    while begin >= 0 and len(tables) < _MOST_TABLES:
-        end = text.find(_BEGIN, begin + 1)
-        table = _peak_buffer_table(
-            text[begin : min(end, begin + _LONGEST_NAME) if end >= 0 else begin + _LONGEST_NAME]
-        )
-        if table not in tables:
-            tables.append(table)
-        begin = end
-    return tables
-
-
-def _peak_buffer_table(text: str) -> dict[str, Any]:
-    stats_text, _, buffers_text = text.partition("Peak buffers:")
-    stats = {f"{what} {kind}": size for what, kind, size in _ROW.findall(stats_text)}
-    starts = [found.end() for found in _BUFFER.finditer(buffers_text)][:_MOST_BUFFERS]
-    stops = [*starts[1:], len(buffers_text)]
-    return {
-        "stats": stats,
-        "buffers": [
-            _peak_buffer_fields(buffers_text[start:stop]) for start, stop in zip(starts, stops, strict=False)
-        ],
-    }
-
-
-def _peak_buffer_fields(text: str) -> dict[str, str]:
-    fields = _FIELD.findall(text.partition("=====")[0])
-    return {_NAMES.get(name, name): value.strip().strip('"').split('" ')[0] for name, value in fields}

@@ -10,9 +10,9 @@ from weakref import finalize
 
 from bfcviz.errors import FileError
 from bfcviz.events.trace import Trace
-from bfcviz.importers.file_content import is_url, local_copy
 from bfcviz.importers.file_format import Format, detect_format
 from bfcviz.importers.import_cache import imported
+from bfcviz.importers.remote_file import is_url, local_copy
 from bfcviz.units import counted, listed
 
 
@@ -39,7 +39,7 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
 
 
 def _format_of(path: Path) -> Format:
-    """As `detect_format`; the error says what is there in place of a trace: the traces of a job, or a message."""
+    """The format of a file to open; the error says what is there in place of a trace: a job's traces, or a message."""
     try:
         return detect_format(path)
     except FileError as error:
@@ -47,7 +47,7 @@ def _format_of(path: Path) -> Format:
 
 
 def _error_of_job(path: Path) -> FileError | None:
-    """The error where a folder holds traces, such as those of the ranks of a job; None where it holds none."""
+    """The error of opening a folder with traces, such as those of the ranks of a job; None where it holds none."""
     from bfcviz.importers.rank_files import rank_files  # noqa: PLC0415  for an error
 
     try:
@@ -67,7 +67,7 @@ _MOST_SEARCHED: Final = 1 << 24
 
 
 def _error_of_message(path: Path, error: FileError) -> FileError:
-    """The error where a path has no format; one that names `why` where it is, or holds, a message of a failure."""
+    """The error of opening a path without a format; it names `why` where it is, or holds, a message of a failure."""
     from bfcviz.importers.message_file import read_message_file  # noqa: PLC0415  their tables, for an error
     from bfcviz.importers.message_reader import is_pasted  # noqa: PLC0415  their tables, for an error
 
@@ -83,7 +83,7 @@ def _error_of_message(path: Path, error: FileError) -> FileError:
 
 
 def _open_remote_trace(url: str) -> Trace:
-    """The trace at a URL, in a local copy that is removed with it."""
+    """Open the trace at a URL, in a local copy that is removed with it."""
     with ExitStack() as stack:
         copy = stack.enter_context(local_copy(url))
         try:
@@ -95,6 +95,7 @@ def _open_remote_trace(url: str) -> Trace:
 
 
 def _trace_reader_of_format(format_: Format) -> Callable[[Path], Trace]:
+    """What opens a file of a format as a trace."""
     if format_ not in _READERS:
         return Trace.open
     module, function = _READERS[format_]

@@ -15,17 +15,11 @@ from bfcviz.errors import FileError
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, STATE_ONLY, Origin, Pool, Status, end_missing
 from bfcviz.events.trace import Trace
-from bfcviz.importers.event_makers import HEAP_CHUNK, events_of_state, one_after_another, regions_of
-from bfcviz.importers.file_content import (
-    LABELS,
-    MAX_NAME_BYTES,
-    MEMORY_EVENTS,
-    PARTS,
-    TEXT,
-    Limits,
-    read_content,
-)
+from bfcviz.importers.event_makers import HEAP_CHUNK, events_of_state, regions_of
+from bfcviz.importers.event_order import one_after_another
+from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
+from bfcviz.importers.file_limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, PARTS, TEXT, Limits
 from bfcviz.importers.protobuf_wire import LENGTH, Field, Wire
 from bfcviz.stack_frames import CodePlace, own_place
 
@@ -44,7 +38,7 @@ _READ = _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRING = 1, 2, 4, 5, 6
 
 
 class PprofSample(NamedTuple):
-    """One sample; frames from the innermost out, values in the order of the sample types."""
+    """One sample of a pprof profile; frames from the innermost out, values in the order of the sample types."""
 
     frames: tuple[CodePlace, ...]
     values: list[int]
@@ -52,7 +46,7 @@ class PprofSample(NamedTuple):
 
 
 class PprofProfile:
-    """Reads a profile.
+    """Reads a pprof profile.
 
     Attributes:
         types: type and unit of each value, such as `("space", "bytes")`.
@@ -80,7 +74,7 @@ class PprofProfile:
         self._frames = dict(map(self._location, self._parts[_LOCATION]))
 
     def samples(self) -> Iterator[PprofSample]:
-        """All samples, in the order of the file."""
+        """All samples of a pprof profile, in the order of the file."""
         stacks: dict[tuple[int, ...], tuple[CodePlace, ...]] = {}
         for field in self._parts[_SAMPLE]:
             numbers, labels = self._read(field, inner=3)
@@ -90,13 +84,13 @@ class PprofProfile:
             yield PprofSample(stacks[places], numbers.get(2, []), dict(map(self._label, labels)))
 
     def _stack(self, places: tuple[int, ...]) -> tuple[CodePlace, ...]:
-        """The frames of these locations; samples of a small file may name the same long frames without end."""
+        """The frames of these locations of a pprof profile; samples may name the same long frames without end."""
         frames = [frame for place in places for frame in self._frames.get(place, ())]
         self._limits.count(TEXT, sum(len(frame.function) + len(frame.file) + 8 for frame in frames))
         return tuple(frames)
 
     def _read(self, message: Field, inner: int = 0) -> tuple[dict[int, list[int]], list[Field]]:
-        """The numbers in a message by field number, and its messages, which are fields `inner`."""
+        """The numbers in a message of a pprof profile by field number, and its messages, which are fields `inner`."""
         numbers: dict[int, list[int]] = {}
         messages: list[Field] = []
         for field in self._wire.fields(message.start, message.stop):
@@ -110,24 +104,27 @@ class PprofProfile:
         return numbers, messages
 
     def _text(self, field: Field) -> str:
+        """A text of a pprof profile by its index."""
         length = min(field.stop - field.start, MAX_NAME_BYTES)
         return self._wire.data[field.start : field.start + length].decode("utf-8", "replace")
 
     def _named(self, numbers: dict[int, list[int]], field: int) -> str:
-        """The text whose index is in a field; empty without one."""
+        """The text of a pprof profile whose index is in a field; empty without one."""
         index = numbers.get(field, [0])[-1]
         return self._texts[index] if index < len(self._texts) else ""
 
     def _type(self, field: Field) -> tuple[str, str]:
+        """A sample type of a pprof profile."""
         numbers, _ = self._read(field)
         return self._named(numbers, 1), self._named(numbers, 2)
 
     def _function(self, field: Field) -> tuple[int, tuple[str, str]]:
+        """A function of a pprof profile."""
         numbers, _ = self._read(field)
         return numbers.get(1, [0])[-1], (self._named(numbers, 2), self._named(numbers, 4))
 
     def _location(self, field: Field) -> tuple[int, list[CodePlace]]:
-        """Number and frames; more than one where functions are inlined."""
+        """Number and frames of a location of a pprof profile; more than one where functions are inlined."""
         numbers, lines = self._read(field, inner=4)
         frames = []
         for each in lines:
@@ -137,6 +134,7 @@ class PprofProfile:
         return numbers.get(1, [0])[-1], frames
 
     def _label(self, field: Field) -> tuple[str, str]:
+        """A label of a pprof profile."""
         numbers, _ = self._read(field)
         return self._named(numbers, 1), self._named(numbers, 2) or str(numbers.get(3, [""])[-1])
 
@@ -191,7 +189,7 @@ def read_profile(path: Path) -> Trace:
 
 
 class _Holders:
-    """The chunks of each device.
+    """The chunks of each device in a pprof profile.
 
     Attributes:
         rows: device -> rows of HEAP_CHUNK.
@@ -217,12 +215,12 @@ class _Holders:
             )
 
     def totals(self, names: list[str]) -> list[dict[str, int]]:
-        """What the profile counts for each device; holders of 0 bytes and their allocations included."""
+        """What a pprof profile counts for each device; holders of 0 bytes and their allocations included."""
         empty = dict.fromkeys(("holders", "allocations", "bytes"), 0)
         return [{**empty, **self._counted.get(name, {})} for name in names]
 
     def add(self, sample: PprofSample) -> None:
-        """Add a holder."""
+        """Add a holder from a pprof profile."""
         self._limits.count(MEMORY_EVENTS, 1)
         size, count = self._value(sample, self._bytes), self._value(sample, self._count)
         device = sample.labels.get("device", "")[:64] or _NO_DEVICE

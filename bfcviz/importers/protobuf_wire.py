@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bfcviz.errors import FileError
-from bfcviz.importers.file_content import Limits
+from bfcviz.importers.file_limits import Limits
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 _FIXED = {FIXED64: 8, FIXED32: 4}
 
 
 class Field(NamedTuple):
-    """One field: its payload is `data[start:stop]`; `missing` bytes of it are beyond the end of the file."""
+    """One field of Protocol Buffers: its payload is `data[start:stop]`; `missing` bytes are beyond the file."""
 
     number: int  # 0: the file ends inside the tag itself
     wire: int
@@ -25,7 +25,7 @@ class Field(NamedTuple):
 
 
 class Wire:
-    """Iterates over the fields in the unpacked bytes of one file; `kind` is what errors call it.
+    """Iterates over the fields of Protocol Buffers in the unpacked bytes of one file; `kind` is what errors call it.
 
     `limits`: by default those of an uncompressed file.
     """
@@ -39,7 +39,7 @@ class Wire:
         self.limits = Limits(path, len(data)) if limits is None else limits
 
     def fields(self, start: int, stop: int) -> Iterator[Field]:
-        """The fields of the message at `data[start:stop]`, in order; only the last can have bytes missing.
+        """The fields of the Protocol Buffers message at `data[start:stop]`, in order; only the last can lack bytes.
 
         Raises:
             FileError: the bytes are not valid fields, or a field reaches beyond its message.
@@ -51,7 +51,7 @@ class Wire:
             at = field.stop
 
     def run(self, number: int, at: int, stop: int, most: int) -> tuple[int, int]:
-        """The end of a run of fields `number` (below 16, with a length) that begins at `at`, and their count.
+        """The end of a run of Protocol Buffers fields `number` (below 16, with a length) from `at`, and their count.
 
         The run ends before the first other or incomplete field, or when it has `most` bytes or more. This is much
         faster than `fields`.
@@ -75,7 +75,7 @@ class Wire:
         return at, count
 
     def field(self, at: int, stop: int) -> Field:
-        """The field at `at` of a message that ends at `stop`. Raises as `fields`."""
+        """The field at `at` of a Protocol Buffers message that ends at `stop`. Raises as `fields`."""
         tag, start = self._varint(at, stop)
         number, wire = tag >> 3, tag & 7
         size = 0
@@ -98,7 +98,7 @@ class Wire:
         return Field(number, wire, start, start + size - missing, missing)
 
     def numbers(self, field: Field) -> list[int]:
-        """The values of a field of unsigned numbers: one, or a packed list of them.
+        """The values of a Protocol Buffers field of unsigned numbers: one, or a packed list of them.
 
         Raises:
             FileError: it is of another type, or ends inside a number.
@@ -118,7 +118,7 @@ class Wire:
         return self._varint(field.start, field.stop)[0] & (1 << 64) - 1
 
     def _varint(self, at: int, stop: int) -> tuple[int, int]:
-        """The number at `at` and the position after it; position 0 if the file ends inside it."""
+        """The VARINT number at `at` and the position after it; position 0 if the file ends inside it."""
         value = 0
         for place in range(at, min(at + 10, stop)):
             byte = self.data[place]
@@ -130,5 +130,5 @@ class Wire:
         return 0, 0
 
     def corrupt(self, at: int, cause: str) -> FileError:
-        """The error for a corrupt file."""
+        """The error for a corrupt file of Protocol Buffers."""
         return FileError(self.path, f"byte {at}", f"corrupt {self.kind}: {cause}")

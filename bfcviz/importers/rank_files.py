@@ -21,10 +21,10 @@ from bfcviz.analysis.ranks import RankPlace
 from bfcviz.errors import EmptyPath, FileError
 from bfcviz.events.storage.folder import EVENTS_FILE, MAIN, ORIGIN_FILE, folder_order
 from bfcviz.formats.tensorflow import whole_windows
-from bfcviz.importers.file_content import files_at, is_url
 from bfcviz.importers.file_format import detect_format
 from bfcviz.importers.message_file import read_message_file
 from bfcviz.importers.message_reader import StatedFailures
+from bfcviz.importers.remote_file import files_at, is_url
 
 MOST_FILES: Final = 10_000
 """Files that are looked at; a folder with more is not a folder of ranks."""
@@ -36,7 +36,7 @@ Source = str | os.PathLike[str]
 
 
 class RankFiles(NamedTuple):
-    """The files of a job."""
+    """The files of the ranks of one job."""
 
     places: Sequence[RankPlace]  # one a file that is read as a rank, in the order of their names
     others: int  # files in the folders that are none of the formats that bfcviz reads
@@ -44,7 +44,7 @@ class RankFiles(NamedTuple):
 
 
 def rank_files(sources: Sequence[Source]) -> RankFiles | None:
-    """The files that these words name, if they name several; None: they name one file, or nothing.
+    """The files of ranks that these words name, if they name several; None: they name one file, or nothing.
 
     A file that is named, or that a pattern matches, counts whatever it holds. Of a folder those count that have a
     format that bfcviz reads, those with the same ending, which are damaged, logs with an out-of-memory message, and
@@ -92,7 +92,7 @@ def _is_rank_folder(path: Path) -> bool:
 
 
 def _rank_files_of_pattern(pattern: Path) -> list[Path]:
-    """The files and recordings of a pattern; empty if it is none."""
+    """The files and recordings of ranks that match a pattern; empty if it is none."""
     text = str(pattern)
     if not has_magic(text) or "\n" in text or "\0" in text:
         return []
@@ -110,7 +110,7 @@ def _rank_files_of_pattern(pattern: Path) -> list[Path]:
 
 
 def _in_folder(folder: Path, stated: dict[Path | str, StatedFailures]) -> tuple[list[Path], int]:
-    """The recordings and readable files in a folder, and how many other files it has; keeps what logs tell."""
+    """The recordings and readable files in a folder of ranks, and how many other files it has; keeps what logs tell."""
     if whole_windows(folder):  # windows of one run, one after the other
         return [], 0
     readable: list[Path] = []
@@ -133,7 +133,7 @@ def _in_folder(folder: Path, stated: dict[Path | str, StatedFailures]) -> tuple[
 
 
 def _walk_rank_folder(folder: Path) -> Iterator[Path]:
-    """The recordings, and the files that belong to none."""
+    """The recordings in a folder of ranks, and the files that belong to none."""
     count = 0
     for place, folders, files in os.walk(folder, onerror=None):
         here = Path(place)
@@ -172,7 +172,7 @@ _LOG_ENDINGS: Final = re.compile(
 
 
 def _failures_of_rank_log(path: Path) -> StatedFailures | None:
-    """What a log without a heap tells; None where it has no out-of-memory message."""
+    """What a rank's log without a heap tells; None where it has no out-of-memory message."""
     if not _LOG_ENDINGS.fullmatch(_rank_file_ending(path)):
         return None
     try:
@@ -236,7 +236,7 @@ def _ranks_by_file_names(paths: Sequence[Path | str]) -> list[RankPlace]:
 
 
 def _rank_path_texts(paths: Sequence[Path | str]) -> list[str]:
-    """The part of each path below the common folder, without endings; `main` for a recording with others inside."""
+    """The part of each rank's path below the common folder, without endings; `main`: a recording with others inside."""
     absolute = [Path("/", path) if isinstance(path, str) else path.absolute() for path in paths]
     around = {parent for path in absolute for parent in path.parents}
     inner = [path.parent for path in absolute if path not in around]

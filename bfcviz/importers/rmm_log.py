@@ -19,28 +19,22 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Origin, Pool, RecordedFailure, Status, end_missing
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.formats.rmm import (
+from bfcviz.formats.rmm import UNIT, round_up
+from bfcviz.formats.rmm_log_format import (
     ALLOCATE,
     FAIL,
     FREE,
     REALLOCATE,
-    UNIT,
     RmmDayCount,
     RmmLogFormat,
     RmmRequest,
-    round_up,
 )
-from bfcviz.importers.event_makers import (
-    REPORT,
-    RecordedHistory,
-    Reports,
-    RowBlocks,
-    by_time,
-    numbered_names,
-    numbers_of,
-)
-from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits, read_content
+from bfcviz.importers.event_makers import REPORT, RecordedHistory, Reports, numbered_names, numbers_of
+from bfcviz.importers.event_order import by_time
+from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
+from bfcviz.importers.file_limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits
+from bfcviz.importers.row_blocks import RowBlocks
 
 # ------------------------------------------------------------------------------
 # RmmFile: the requests of a file with one or more RMM logs, heap by heap.
@@ -58,7 +52,7 @@ _LONGEST_LINE: Final = 1 << 16
 
 @dataclass
 class RmmLogHeap:
-    """The requests of one heap."""
+    """The requests of one heap in an RMM log."""
 
     device: int | None
     has_pointers: bool
@@ -69,7 +63,7 @@ class RmmLogHeap:
 
 
 class RmmFile:
-    """Reads the lines of a file.
+    """Reads the lines of the file of an RMM log.
 
     Attributes:
         labels: the source lines that the oldest version names.
@@ -120,7 +114,7 @@ class RmmFile:
             self._take(request)
 
     def heaps(self) -> list[RmmLogHeap]:
-        """The heaps of the file, in its order."""
+        """The heaps of an RMM log, in its order."""
         joined: list[_JoinedSections] = []
         latest: dict[int | None, _JoinedSections] = {}  # of each device
         for section in self._sections:
@@ -157,7 +151,7 @@ class RmmFile:
 
 
 class _Section:
-    """The lines after one header."""
+    """The lines after one header of an RMM log."""
 
     def __init__(self, *, has_pointers: bool) -> None:
         self.has_pointers = has_pointers
@@ -187,7 +181,7 @@ class _Section:
 
 
 class _RmmLogAddresses:
-    """Addresses for a log without pointers: a free ends the latest allocation of the same size and stream."""
+    """Addresses for an RMM log without pointers: a free ends the latest allocation of the same size and stream."""
 
     def __init__(self) -> None:
         self._end = UNIT
@@ -216,7 +210,7 @@ class _RmmLogAddresses:
 
 
 class _JoinedSections:
-    """The sections of one heap; a file of many sections is read in linear time."""
+    """The sections of one heap in an RMM log; a file of many sections is read in linear time."""
 
     def __init__(self, first: RmmLogHeap) -> None:
         self._latest = first
@@ -225,7 +219,7 @@ class _JoinedSections:
         self._follow(first.reports)
 
     def take(self, after: RmmLogHeap) -> bool:
-        """Add a section if it goes on where the last one ends; otherwise nothing may be added any more."""
+        """Add a section of an RMM log if it goes on where the last one ends; else nothing may be added any more."""
         if (self._latest.has_pointers, self._latest.is_clock) != (after.has_pointers, after.is_clock):
             return False
         end, start = int(self._parts[-1]["time"][-1]), int(after.reports["time"][0])
@@ -244,7 +238,7 @@ class _JoinedSections:
         return replace(self._latest, reports=np.concatenate(self._parts))
 
     def _follow(self, reports: Reports) -> bool:
-        """Note what is in use after a section; False if it allocates what an earlier one has in use."""
+        """Note what is in use after a section of an RMM log; False if it allocates what an earlier one has in use."""
         allocated: set[int] = set()
         for kind, address in reports[["kind", "address"]].tolist():
             if kind == Kind.FREE:
@@ -301,7 +295,7 @@ def read_rmm_log(path: Path) -> Trace:
 
 @dataclass
 class _RebuiltRmmHeap:
-    """One heap: its events, and what is to be said of it."""
+    """One heap of an RMM log: its events, and what is to be said of it."""
 
     heap: RmmLogHeap
     events: Events
@@ -312,7 +306,7 @@ class _RebuiltRmmHeap:
 
     @classmethod
     def of(cls, heap: RmmLogHeap, start: int) -> "_RebuiltRmmHeap":
-        """Replay one heap; times count from `start`."""
+        """Replay one heap of an RMM log; times count from `start`."""
         reports = heap.reports
         notes = [_DERIVED if heap.has_pointers else _NO_POINTERS]
         allocates = reports[np.isin(reports["kind"], (Kind.ALLOCATE, MOVED))]
@@ -335,7 +329,7 @@ class _RebuiltRmmHeap:
 
 
 def _replayed_rmm_heap(heap: RmmLogHeap, start: int, unit: int) -> tuple[RecordedHistory, Counter[str]]:
-    """Report every request; returns the history, and counts of what is not in it."""
+    """Report every request of an RMM log to the ledger; returns the history, and counts of what is not in it."""
     history = RecordedHistory()
     ledger = history.ledger
     left_out = Counter[str]()
@@ -367,6 +361,7 @@ def _replayed_rmm_heap(heap: RmmLogHeap, start: int, unit: int) -> tuple[Recorde
 def _rmm_log_origin(
     path: Path, file: RmmFile, rebuilt: list[_RebuiltRmmHeap], missing: list[str], problems: list[str]
 ) -> Origin:
+    """The origin of the trace of an RMM log."""
     problems = problems + [reason for each in rebuilt for reason in each.problems]
     notes = [note for each in rebuilt for note in each.notes]
     facts = [each.facts for each in rebuilt]
@@ -392,7 +387,7 @@ def _rmm_log_origin(
 
 
 def _rmm_log_pools(path: Path, file: RmmFile, rebuilt: list[_RebuiltRmmHeap]) -> tuple[Pool, ...]:
-    """Named as the live view names them; RMM writes a file a device, with the number in its name."""
+    """The heaps of an RMM log, named as the live view does; RMM writes a file a device, with its number in the name."""
     in_name = re.search(r"\.dev(\d{1,3})\b", path.name)
     devices = (
         each.heap.device if each.heap.device is not None else in_name and in_name[1] for each in rebuilt

@@ -17,9 +17,11 @@ from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Pool, Status
 from bfcviz.events.schema import Events
 from bfcviz.events.storage.files import parse_file_json
 from bfcviz.events.trace import Trace
-from bfcviz.importers.event_makers import HEAP_CHUNK, HeapRegion, events_of_state, one_after_another
-from bfcviz.importers.file_content import LABELS, TEXT, Limits, read_content
+from bfcviz.importers.event_makers import HEAP_CHUNK, HeapRegion, events_of_state
+from bfcviz.importers.event_order import one_after_another
+from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format, json_encoding
+from bfcviz.importers.file_limits import LABELS, TEXT, Limits
 
 _MADE_UP: Final = "the dump holds no addresses of blocks: blocks lie at made-up addresses, one after another"
 _FIRST_ADDRESS: Final = 1 << 32
@@ -76,7 +78,7 @@ def read_vma(path: Path) -> Trace:
 
 @dataclass(frozen=True)
 class _VmaHeap:
-    """The blocks of one memory type or custom pool: the size of each, and the pieces that tile it."""
+    """The blocks of one memory type or custom pool of a VMA dump: the size of each, and the pieces that tile it."""
 
     pool: Pool
     memory_type: str
@@ -84,14 +86,14 @@ class _VmaHeap:
 
     @property
     def totals(self) -> dict[str, int]:
-        """What the dump counts, in its words."""
+        """What a VMA dump counts, in its words."""
         pieces = [piece for _, pieces in self.blocks for piece in pieces]
         sizes = [size for _, size, _, in_use in pieces if in_use]
         numbers = (len(self.blocks), sum(size for size, _ in self.blocks), len(sizes), sum(sizes))
         return dict(zip(_TOTALS, (*numbers, len(pieces) - len(sizes)), strict=True))
 
     def events(self) -> Events:
-        """The events that build this state."""
+        """The events that build the state of a VMA dump."""
         regions, rows = [], []
         start = _FIRST_ADDRESS
         for size, pieces in self.blocks:
@@ -102,7 +104,7 @@ class _VmaHeap:
 
 
 class _VmaParts:
-    """The parts of a dump; every error names the part."""
+    """The parts of a VMA dump; every error names the part."""
 
     def __init__(self, path: Path, limits: Limits, labels: Labels) -> None:
         self._path = path
@@ -110,7 +112,7 @@ class _VmaParts:
         self._labels = labels
 
     def heaps(self, dump: _Entry) -> Iterator[tuple[str, str, _Entry]]:
-        """Name, memory type and content of each default pool and each custom pool."""
+        """Name, memory type and content of each default pool and each custom pool of a VMA dump."""
         for memory_type, entry in self._entries(dump, "DefaultPools").items():
             yield memory_type[:64], memory_type, self._object(entry, memory_type)
         for memory_type, custom in self._entries(dump, "CustomPools").items():
@@ -141,7 +143,7 @@ class _VmaParts:
         return _VmaHeap(Pool(name, None, options), memory_type, blocks)
 
     def _pieces(self, suballocations: list[object], size: int, place: str) -> list[_Piece]:
-        """The chunks of a block: they must tile it; what a dump leaves out at any place is free."""
+        """The chunks of a block of a VMA dump: they must tile it; what a dump leaves out at any place is free."""
         pieces: list[_Piece] = []
         end = 0
         for each in suballocations:
@@ -161,7 +163,7 @@ class _VmaParts:
         return pieces
 
     def _label(self, entry: _Entry, **more: str) -> int:
-        """Named by its name, or else by its type."""
+        """The label of a piece of a VMA dump: named by its name, or else by its type."""
         kind, name = str(entry.get("Type", "")), str(entry.get("Name", ""))
         details = {key.lower(): str(entry[key]) for key in _DETAILS if key in entry}
         details |= more | ({"type": kind} if kind and name else {})
@@ -214,7 +216,7 @@ def _parsed_vma_dump(path: Path, data: bytes) -> _Entry:
 
 
 def _vma_total_differences(dump: _Entry, heaps: list[_VmaHeap]) -> Iterator[str]:
-    """Where the dump's own totals are not those of its chunks."""
+    """Where the totals of a VMA dump are not those of its chunks."""
     total = dump.get("Total")
     if not isinstance(total, dict):
         return
@@ -225,7 +227,7 @@ def _vma_total_differences(dump: _Entry, heaps: list[_VmaHeap]) -> Iterator[str]
 
 
 def _driver_facts(dump: _Entry, heap: _VmaHeap) -> dict[str, int]:
-    """The size of the memory heap that a memory type belongs to, and what its budget leaves."""
+    """What a VMA dump says of the memory heap of a memory type: its size, and what its budget leaves."""
     memory = dump.get("MemoryInfo")
     for entry in memory.values() if isinstance(memory, dict) else ():
         types = entry.get("MemoryPools") if isinstance(entry, dict) else None

@@ -5,7 +5,8 @@
     training     [window 1 ..........][window 2 ..........][window 3 ....
     folder       window-000001/**/*.xplane.pb  window-000002/ ...    each appears only when it is complete
 
-`bfcviz.open` reads the folder as one trace; `bfcviz.importers.tensorflow.profile` opens windows as they appear.
+`bfcviz.open` reads the folder as one trace; `bfcviz.importers.tensorflow.profiler_windows` opens windows as they
+appear.
 """
 
 import os

@@ -27,7 +27,7 @@ from bfcviz.events.origin import MAX_POOLS
 from bfcviz.events.storage.files import replacing
 from bfcviz.events.trace import Trace
 from bfcviz.extras import needed
-from bfcviz.importers.file_content import is_url
+from bfcviz.importers.remote_file import is_url
 from bfcviz.terminal import named_rows, printable, wrapped_lines
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import Policy

@@ -3,11 +3,11 @@
 ::
 
     records --> DumpCollector: a `Dump` each --> attach_errors --> dumped_heap: chunks, regions --> check_dump
-                                                                                              `--> failed_pool: events
+                                                                                              `--> failed_pools: events
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -39,6 +39,7 @@ from bfcviz.importers.event_makers import (
     HeapRegion,
     events_of_state,
     failed_request,
+    numbered_names,
     regions_of,
     with_gaps_as_chunks,
     without_overlapping_chunks,
@@ -62,7 +63,7 @@ class Stage(IntEnum):
 
 
 class DumpBinLine(NamedTuple):
-    """A line of one bin. Until 2017 (`only_free`) its counts are those of free chunks."""
+    """A line of a dump about one bin. Until 2017 (`only_free`) its counts are those of free chunks."""
 
     chunks: int
     used: int
@@ -73,7 +74,7 @@ class DumpBinLine(NamedTuple):
 
 @dataclass
 class ChunkLines:
-    """The chunk lines of a dump, in the order of the file: one element of each list a line."""
+    """The chunk lines of a dump of a heap, in the order of the file: one element of each list a line."""
 
     address: list[int] = field(default_factory=list)
     size: list[int] = field(default_factory=list)
@@ -88,7 +89,7 @@ class ChunkLines:
 
 @dataclass
 class Dump:
-    """What a log says of one failed request."""
+    """What a log says of one failed request, with its dump."""
 
     line: int  # of its first record
     time: int | None  # the same
@@ -133,7 +134,7 @@ class Dump:
 
 
 class DumpSpatialSummary(NamedTuple):
-    """The central gap, the largest hole of the end of the request, and the largest one of any end."""
+    """A line of a dump of XLA's heap: the central gap, the largest hole of the end of the request, and of any end."""
 
     gap: PrintedSize
     same_end: PrintedSize
@@ -141,7 +142,7 @@ class DumpSpatialSummary(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A line beside the dumps: a request that may fail, a garbage collection, a refusal of the driver."""
+    """A line of a log beside the dumps: a request that may fail, a garbage collection, a refusal of the driver."""
 
     line: int  # of the record
     time: int | None  # the same
@@ -164,7 +165,7 @@ class Note(NamedTuple):
 
 
 class DumpedHeap(NamedTuple):
-    """The chunks of a dump."""
+    """The chunks in the dump of a failed request."""
 
     chunks: HeapChunks  # by ascending address; `label` is an index in `ChunkLines.notes`
     regions: list[HeapRegion]  # by ascending address; the chunks tile them
@@ -177,7 +178,7 @@ class DumpedHeap(NamedTuple):
 
     @property
     def in_use(self) -> HeapChunks:
-        """The chunks in use."""
+        """The chunks of a dump that are in use."""
         return taken(self.chunks, self.chunks["in_use"])
 
 
@@ -245,7 +246,7 @@ _Taker = tuple[Callable[[str], re.Match[str] | None], Callable[[LogRecord, re.Ma
 
 
 class DumpCollector:
-    """Takes records in the order of the log.
+    """Collects the dumps of failed requests; takes records in the order of the log.
 
     Attributes:
         dumps: in the order of their first lines.
@@ -283,13 +284,13 @@ class DumpCollector:
         }
 
     def take_all(self, records: Iterable[LogRecord]) -> None:
-        """Take every record of a log."""
+        """Collect the dumps of failed requests from every record of a log."""
         for record in records:
             if record.file not in {BFC_ALLOCATOR, ""} or not self._take_line(record):
                 self._take_text(record)
 
     def _take_line(self, record: LogRecord) -> bool:
-        """Take a line of the allocator; returns whether it is one."""
+        """Take a line of a dump or beside one; returns whether it is one."""
         message = record.message
         if log_lines.CHUNK.match(message) is not None:
             self._chunks(record)
@@ -304,6 +305,7 @@ class DumpCollector:
         return False
 
     def _take_text(self, record: LogRecord) -> None:
+        """Keep a record that may hold an error message about memory."""
         refused = log_lines.REFUSED.search(record.message)
         if refused is not None:
             self._note(record, "", "the device had no memory for a region", int(refused["bytes"]))
@@ -311,6 +313,7 @@ class DumpCollector:
             self.texts.append((len(self.dumps), record))
 
     def _new(self, record: LogRecord) -> Dump:
+        """Begin a dump."""
         dump = Dump(record.line, record.time, writer=record.writer)
         if len(self.dumps) < MAX_POOLS:
             self.dumps.append(dump)
@@ -337,6 +340,7 @@ class DumpCollector:
         return dump
 
     def _header(self, record: LogRecord, found: re.Match[str]) -> None:
+        """Take the warning that begins a dump."""
         size = size_in_log_line(found["size"])
         if size is None:
             return
@@ -355,7 +359,7 @@ class DumpCollector:
         dump.op = "" if op is None else op["op"].partition(".  Current allocation")[0].strip()
 
     def _of_late_header(self, record: LogRecord) -> Dump | None:
-        """The dump that ended just before its warning, as until 2017."""
+        """The dump of a failed request that ended just before its warning, as until 2017."""
         dump = self._open.get((record.writer, record.thread))
         if dump is None or dump.has_warning or dump.stage is Stage.HEADER:
             return None
@@ -365,18 +369,22 @@ class DumpCollector:
         return None
 
     def _note(self, record: LogRecord, name: str, text: str, size: int) -> None:
+        """Take a line beside the dumps."""
         self.notes.append(Note(record.line, record.time, name, record.writer, text, size))
 
     def _garbage_collection(self, record: LogRecord, _: re.Match[str]) -> None:
+        """Take the line of a garbage collection as a note beside the dumps."""
         self._note(record, "", "garbage collection: free regions are returned", 0)
 
     def _dump_for(self, record: LogRecord, found: re.Match[str]) -> None:
+        """Take the line that names the allocator of a dump."""
         dump = self._current(record, Stage.HEADER)
         if dump.stage > Stage.HEADER or dump.name not in {"", found["name"]}:
             dump = self._new(record)
         dump.name = found["name"]
 
     def _bin(self, record: LogRecord, found: re.Match[str]) -> None:
+        """Take the line of a bin of a dump."""
         bytes_, requested = size_in_log_line(found["bytes"]), size_in_log_line(found["requested"])
         if bytes_ is None or requested is None:
             return
@@ -392,13 +400,15 @@ class DumpCollector:
         dump.bins.setdefault(size, line)
 
     def _bin_for(self, record: LogRecord, found: re.Match[str]) -> None:
+        """Take the line that names the bin of the failed request."""
         self._current(record, Stage.BINS).bin_for = size_in_log_line(found["size"])
 
     def _region(self, record: LogRecord, found: re.Match[str]) -> None:
+        """Take the line that begins a region of a dump."""
         self._current(record, Stage.CHUNKS).regions.append(int(found["size"]))
 
     def _chunks(self, record: LogRecord) -> None:
-        """Take the chunk lines of one record: one, or a run of them."""
+        """Take the chunk lines of a dump in one record: one, or a run of them."""
         dump = self._current(record, Stage.CHUNKS)
         lines, region = dump.chunks, len(dump.regions) - 1
         for word, address_text, size_text, tag, op, annotation in log_lines.CHUNK.findall(record.message):
@@ -416,6 +426,7 @@ class DumpCollector:
             lines.note.append(note)
 
     def _summary(self, record: LogRecord, found: re.Match[str]) -> None:
+        """Take a line of a dump's summary: chunks of one size."""
         dump, size = self._current(record, Stage.SUMMARY), int(found["size"])
         dump.repeated += size in dump.summary
         dump.summary.setdefault(size, int(found["count"]))
@@ -444,6 +455,7 @@ class DumpCollector:
         self._current(record, Stage.SUMMARY).growth = found["growth"] == "enabled"
 
     def _stats(self, record: LogRecord, _: re.Match[str]) -> None:
+        """Take the statistics at the end of a dump."""
         dump = self._current(record, Stage.STATS)
         for name, text in log_lines.STAT.findall(record.message):
             size = size_in_log_line(text)
@@ -451,6 +463,7 @@ class DumpCollector:
                 dump.stats.setdefault(name, size)
 
     def _strip(self, record: LogRecord, found: re.Match[str]) -> None:
+        """Take the picture of the occupancy that ends a dump."""
         dump = self._open.get((record.writer, record.thread))
         if dump is None or dump.stage is not Stage.STATS:
             dump = self._current(record, Stage.STRIP)
@@ -465,7 +478,7 @@ RERUN: Final = f"run again with {LOG_FAILURES} to get it"
 
 
 class DumpFindings(NamedTuple):
-    """What is wrong with a dump."""
+    """What is wrong with the dump of a failed request."""
 
     wrong: list[str]  # sentences about contradictions and missing parts
     cut: str  # a sentence if its end is missing, "" otherwise
@@ -528,6 +541,7 @@ def holds_only_cut_dumps(log: LogText) -> bool:
 
 
 def _findings_without_chunks(dump: Dump) -> DumpFindings:
+    """What is wrong with a dump that lists no chunks."""
     if dump.bins or dump.stats:
         if not dump.ended:
             return DumpFindings([], "the dump ends before its first chunk line", is_whole=False)
@@ -545,6 +559,7 @@ def _findings_without_chunks(dump: Dump) -> DumpFindings:
 
 
 def _lines_left_out(dump: Dump, heap: DumpedHeap) -> list[str]:
+    """How many lines of a dump are missing, in words."""
     counts = {
         "chunk lines repeat another one": heap.repeated,
         "chunk lines overlap others, as when two processes write into one log": heap.overlapping,
@@ -555,6 +570,7 @@ def _lines_left_out(dump: Dump, heap: DumpedHeap) -> list[str]:
 
 
 def _region_gap_findings(heap: DumpedHeap) -> list[str]:
+    """Which regions of a dump have gaps."""
     wrong = []
     if heap.assumed_free:
         wrong.append(
@@ -571,6 +587,7 @@ def _region_gap_findings(heap: DumpedHeap) -> list[str]:
 
 
 def _stats_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
+    """What the statistics of a dump say otherwise than its chunks."""
     wrong = []
     in_use = int(heap.in_use["size"].sum())
     stated = dump.stats.get("InUse")
@@ -583,6 +600,7 @@ def _stats_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
 
 
 def _size_sum_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
+    """What the sums by size in a dump say otherwise than its chunks."""
     sizes, counts = np.unique(heap.in_use["size"], return_counts=True)
     found = Counter(dict(zip(sizes.tolist(), counts.tolist(), strict=True)))
     if dump.summary and found != dump.summary:
@@ -599,6 +617,7 @@ def _size_sum_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
 
 
 def _bin_line_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
+    """What the lines of bins in a dump say otherwise than its chunks."""
     if len(dump.bins) < NUM_BINS:
         return []
     gap = dump.chunks.notes.get(("", CENTRAL_GAP), -1)  # XLA keeps it in no bin
@@ -614,7 +633,7 @@ def _bin_line_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
 
 
 def _two_end_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
-    """What XLA's summary of a heap with two ends says otherwise."""
+    """What the summary of a dump of XLA's heap with two ends says otherwise than its chunks."""
     if dump.spatial is None:
         return []
     found = {
@@ -633,14 +652,14 @@ def _two_end_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
 
 
 def _largest_free(dump: Dump, heap: DumpedHeap, without: Collection[str]) -> int:
-    """Bytes of the largest free chunk that has none of these tags; 0 if there is none."""
+    """Bytes of the largest free chunk of a dump that has none of these tags; 0 if there is none."""
     notes = [note for (_, tag), note in dump.chunks.notes.items() if tag in without]
     free = ~heap.chunks["in_use"] & ~np.isin(heap.chunks["label"], notes)
     return int(heap.chunks["size"][free].max(initial=0))
 
 
 def _dumped_chunks_by_bin(sizes: "np.ndarray[tuple[int], np.dtype[np.uint64]]") -> Counter[int]:
-    """Number of chunks by the smallest size of their bin."""
+    """The chunks of a dump, counted by the smallest size of their bin."""
     bins, counts = np.unique(bin_numbers(sizes), return_counts=True)
     return Counter(
         {MIN_CHUNK << number: count for number, count in zip(bins.tolist(), counts.tolist(), strict=True)}
@@ -662,9 +681,12 @@ _TOTALS: Final = {
 _MOST: Final = (1 << 63) - 1
 
 
+_NO_NAME: Final = "BFC allocator"
+
+
 @dataclass(frozen=True)
 class FailedPool:
-    """One heap of the trace."""
+    """The heap of one dump, as a pool of the trace."""
 
     pool: Pool  # its name, limit and options
     events: Events  # as for `one_after_another`; the OOM event, if any, is the last one
@@ -676,7 +698,47 @@ class FailedPool:
     stats: dict[str, str]  # the statistics as printed
 
 
-def failed_pool(dump: Dump, name: str, number: int, notes: list[Note], labels: Labels) -> FailedPool:
+def dumps_for_notes(dumps: list[Dump], notes: list[Note]) -> list[Dump]:
+    """A dump without chunks for each allocator that only has lines beside dumps."""
+    known = {dump.name for dump in dumps}
+    names = dict.fromkeys(note.name for note in notes if note.name not in known)
+    if dumps or len(names) > 1:
+        names.pop("", None)  # belongs to the others
+    first = {note.name: note for note in reversed(notes)}
+    return [Dump(first[name].line, first[name].time, name) for name in names]
+
+
+def failed_pools(dumps: list[Dump], notes: list[Note], labels: Labels) -> list[FailedPool]:
+    """The heaps of the dumps of a log, with the lines beside them; `labels` gets the names of operations."""
+    several = len({dump.writer for dump in dumps}) > 1
+    names = [
+        f"{dump.name or _NO_NAME} {dump.writer}" if several and dump.writer else dump.name or _NO_NAME
+        for dump in dumps
+    ]
+    mine = _notes_of(dumps, notes)
+    return [
+        _failed_pool(dump, name, number, mine[place], labels)
+        for place, (dump, (name, number)) in enumerate(
+            zip(dumps, numbered_names(names, "dump "), strict=True)
+        )
+    ]
+
+
+def _notes_of(dumps: list[Dump], notes: list[Note]) -> dict[int, list[Note]]:
+    """The lines beside the dumps, for each dump: each belongs to the next dump of its allocator, or to the last one."""
+    places: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for place, dump in enumerate(dumps):
+        for key in {(dump.name, dump.writer), (dump.name, ""), ("", dump.writer), ("", "")}:
+            places[key].append(place)
+    mine: dict[int, list[Note]] = defaultdict(list)
+    for note in notes:
+        fitting = places.get((note.name, note.writer)) or places.get((note.name, "")) or places["", ""]
+        later = (place for place in fitting if dumps[place].line > note.line)
+        mine[next(later, fitting[-1])].append(note)
+    return mine
+
+
+def _failed_pool(dump: Dump, name: str, number: int, notes: list[Note], labels: Labels) -> FailedPool:
     """The heap of a dump.
 
     Args:
@@ -717,6 +779,7 @@ def failed_pool(dump: Dump, name: str, number: int, notes: list[Note], labels: L
 
 
 def _marks_before_dump(notes: list[Note], labels: Labels) -> Events:
+    """Marks for the lines beside a dump, before its failure."""
     marks: Events = np.zeros(len(notes), EVENT)
     marks["kind"], marks["bin"] = Kind.MARK, -1
     for mark, note in zip(marks, notes, strict=True):
@@ -725,6 +788,7 @@ def _marks_before_dump(notes: list[Note], labels: Labels) -> Events:
 
 
 def _failed_pool_state(dump: Dump, heap: DumpedHeap, labels: Labels) -> Events:
+    """Events that build the heap of a dump."""
     numbers = [0]
     for op, tag in list(dump.chunks.notes)[1:]:
         details = {"tag": tag} if tag and tag != "lower" else {}
@@ -759,7 +823,7 @@ def _failure_of_dump(dump: Dump, *, has_heap: bool) -> RecordedFailure:
 
 
 def _failed_request_bytes(dump: Dump) -> int:
-    """Bytes of the request: the best that the log says; 0 if nothing."""
+    """Bytes of the failed request of a dump: the best that the log says; 0 if nothing."""
     if dump.exact is not None:
         return dump.exact
     if dump.requested is not None and dump.requested.is_exact:
@@ -771,6 +835,7 @@ def _failed_request_bytes(dump: Dump) -> int:
 
 
 def _in_use_requested(dump: Dump) -> int | None:
+    """Requested bytes of all chunks in use, where a dump states them."""
     lines = dump.bins.values()
     if len(lines) < NUM_BINS or any(line.only_free for line in lines):
         return None
@@ -778,6 +843,7 @@ def _in_use_requested(dump: Dump) -> int | None:
 
 
 def _failed_pool_limit(dump: Dump, heap: DumpedHeap) -> int | None:
+    """The memory limit of the heap of a dump."""
     for size in (dump.stats.get("Limit"), dump.limit):
         if size is not None and size.is_exact and size.value:
             return size.value
@@ -794,6 +860,7 @@ def _failed_pool_limit(dump: Dump, heap: DumpedHeap) -> int | None:
 
 
 def _failed_pool_options(dump: Dump, number: int) -> dict[str, object]:
+    """The options of the heap of a dump, as far as it shows them."""
     options: dict[str, object] = {"allocator_name": dump.name, "dump": number}
     if dump.writer:
         options["writer"] = dump.writer
@@ -810,7 +877,7 @@ def _failed_pool_options(dump: Dump, number: int) -> dict[str, object]:
 
 
 def _failed_pool_facts(dump: Dump) -> dict[str, Any]:
-    """Numbers that the events cannot give; the chunk lines never say what was requested for each chunk."""
+    """Numbers of a dump that the events cannot give: the chunk lines never say what was requested for each chunk."""
     facts: dict[str, Any] = dict.fromkeys(("requested_bytes_in_use", "peak_bytes_in_use"))
     stated = {"MaxInUse": "peak_bytes_in_use"}
     if not dump.chunks.address:
@@ -824,6 +891,7 @@ def _failed_pool_facts(dump: Dump) -> dict[str, Any]:
 
 
 def _failed_pool_totals(dump: Dump, heap: DumpedHeap) -> dict[str, int]:
+    """Totals of the heap of a dump, as it states them."""
     stats = {name: size.value for name, size in dump.stats.items() if size.is_exact}
     totals = {key: stats[name] for name, key in _TOTALS.items() if name in stats}
     return totals | {
@@ -843,7 +911,7 @@ _LONGEST_ERROR: Final = 1000  # characters of a message
 
 
 class AllocationError(NamedTuple):
-    """An error message about memory."""
+    """An error message in a log, such as `OOM when allocating tensor`, which may belong to a dump."""
 
     line: int  # of its record
     time: int | None  # the same
@@ -898,12 +966,13 @@ _RECENT: Final = 64
 
 
 def _is_error_of_dump(dump: Dump, error: AllocationError) -> bool:
+    """Whether an error message and a dump can be of the same failure."""
     same_name = not (dump.name and error.name) or dump.name == error.name
     return same_name and (not (dump.writer and error.writer) or dump.writer == error.writer)
 
 
 def _agreed_request_size(dump: Dump, error: AllocationError) -> int | None:
-    """The size that message and dump agree on; None if they do not."""
+    """The size of a failed request that the error message and its dump agree on; None if they do not."""
     if dump.tensor and error.tensor:
         return None
     for size in error.sizes:
@@ -921,12 +990,14 @@ def _agreed_request_size(dump: Dump, error: AllocationError) -> int | None:
 
 
 def _describe_dump_by_error(dump: Dump, error: AllocationError) -> None:
+    """Take what an error message says into its dump."""
     dump.tensor, dump.op = dump.tensor or error.tensor, dump.op or error.op
     dump.name = dump.name or error.name
     dump.message = error.text
 
 
 def _dump_of_lone_error(error: AllocationError) -> Dump:
+    """A dump without chunks, for an error message without a dump."""
     dump = Dump(error.line, error.time, error.name, error.writer, has_warning=True, requested=error.printed)
     if len(error.sizes) == 1:
         dump.exact = error.sizes[0]
@@ -967,7 +1038,7 @@ _ERROR: Final = re.compile(rf"{log_lines.OOM_TENSOR.pattern}|{log_lines.OUT_OF_B
 
 
 def _dump_tensor_bytes(shape: Sequence[str], type_: str | None) -> tuple[int, ...]:
-    """Bytes of a tensor of this shape; without a type those of every element size, the usual one first."""
+    """Bytes of a failed tensor of this shape; without a type those of every element size, the usual one first."""
     elements = prod(int(number[:19]) for number in shape)
     widths = (4, 8, 2, 1, 16) if type_ is None else (TYPE_BYTES.get(type_),)
     return tuple(elements * width for width in widths if width is not None and 0 < elements * width < _BEYOND)

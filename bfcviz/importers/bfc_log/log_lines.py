@@ -10,18 +10,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.label_table import Labels
-from bfcviz.formats.message_grammar import TERMINAL_CODE, calendar_seconds
+from bfcviz.formats.message_grammar import TERMINAL_CODE
 from bfcviz.formats.onnxruntime import ARENA, as_tensorflow
-from bfcviz.importers.file_content import (
-    LABELS,
-    MAX_NAME_BYTES,
-    TEXT,
-    UNPACKED_TEXT,
-    ContentPieces,
-    Limits,
-    decoded_pieces,
-)
+from bfcviz.formats.stated_failure import calendar_seconds
+from bfcviz.importers.file_content import ContentPieces, decoded_pieces
+from bfcviz.importers.file_limits import UNPACKED_TEXT
 
 # ------------------------------------------------------------------------------
 # Sizes as TensorFlow prints them, `74.16MiB`: with three or four digits, sometimes with a decimal comma.
@@ -36,19 +29,19 @@ _MOST = 1 << 63
 
 
 class PrintedSize(NamedTuple):
-    """A size in a log."""
+    """A size as a line of a log prints it."""
 
     text: str  # as printed, with a decimal point
     value: int  # bytes, or the nearest number that the text can mean
     is_exact: bool  # whether no digits are missing
 
     def means(self, size: int) -> bool:
-        """Whether TensorFlow prints `size` bytes like this."""
+        """Whether TensorFlow prints `size` bytes in a log like this."""
         return size == self.value if self.is_exact else log_line_size_text(size) == self.text
 
 
 def log_line_size_text(size: int) -> str:
-    """Bytes as TensorFlow's `HumanReadableNumBytes` prints them; it cuts remainders off before the last division."""
+    """Bytes as `HumanReadableNumBytes` prints them in a log; it cuts remainders off before the last division."""
     if size < 1024:
         return f"{size}B"
     unit = 0
@@ -59,7 +52,7 @@ def log_line_size_text(size: int) -> str:
 
 
 def size_in_log_line(text: str) -> PrintedSize | None:
-    """The size that `text` prints; None if it is none, or larger than any memory."""
+    """The size that `text` prints in a log; None if it is none, or larger than any memory."""
     parts = _PARTS.fullmatch(text)
     if parts is None:
         return None
@@ -184,12 +177,12 @@ class LogText(NamedTuple):
 
     @property
     def pieces(self) -> Iterable[str]:
-        """All of it, as `LogPieces` has it."""
+        """All text of the log, as `LogPieces` has it."""
         return [self.text]
 
 
 def log_text(data: bytes) -> LogText:
-    """The text of a file; bytes that are not text become replacement characters."""
+    """The text of a log; bytes that are not text become replacement characters."""
     text = "".join(decoded_pieces([data]))
     text = as_tensorflow(text.replace("\r\n", "\n"))
     if _may_be_json_log(text) and "\\n" in text:
@@ -218,7 +211,7 @@ class LogPieces:
 
     @property
     def pieces(self) -> Iterator[str]:
-        """The pieces of one pass."""
+        """The pieces of the text of a log in one pass."""
         content = ContentPieces(self._path, UNPACKED_TEXT)
         for number, raw in enumerate(_whole_lines(decoded_pieces(content))):
             text = raw.replace("\r\n", "\n") if "\r" in raw else raw
@@ -249,6 +242,7 @@ def _whole_lines(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _without_terminal_codes(text: str) -> str:
+    """The text of a log without terminal codes."""
     return TERMINAL_CODE.sub("", text) if "\x1b" in text else text
 
 
@@ -289,7 +283,7 @@ def _unwrapped_log_text(text: str) -> LogText:
 
 
 def _wrapped_log_lines(lines: Sequence[str]) -> set[int]:
-    """The lines that go on in the next one; none if only few records do, which then is a coincidence."""
+    """The lines of a log that go on in the next one; none if only few records do, which then is a coincidence."""
     lengths = _lengths(lines)
     width = int(lengths.max())
     wraps = _wraps(lines, lengths, width)
@@ -305,11 +299,12 @@ def _wrapped_log_lines(lines: Sequence[str]) -> set[int]:
 
 
 def _lengths(lines: Sequence[str]) -> NDArray[np.int64]:
+    """The lengths of the lines of a log."""
     return np.fromiter(map(len, lines), np.int64, len(lines))
 
 
 def _wraps(lines: Sequence[str], lengths: NDArray[np.int64], width: int) -> list[int]:
-    """The lines that begin a record, have all the width of a terminal, and go on in the next line."""
+    """The lines of a log that begin a record, have all the width of a terminal, and go on in the next line."""
     if not _NARROWEST <= width <= _WIDEST:
         return []
     full = np.flatnonzero(lengths == width).tolist()
@@ -317,17 +312,18 @@ def _wraps(lines: Sequence[str], lengths: NDArray[np.int64], width: int) -> list
 
 
 def _goes_on(lines: Sequence[str], number: int, width: int) -> bool:
-    """Whether a line of all the width is followed by one that is not blank and begins no record."""
+    """Whether a line of a log with all the width is followed by one that is not blank and begins no record."""
     after = lines[number + 1] if number + 1 < len(lines) else ""
     return len(lines[number]) == width and not _begins_record(after) and bool(after.strip())
 
 
 def _begins_record(line: str) -> bool:
+    """Whether a line begins a record of a log."""
     return _BEGINS_RECORD.search(line[:60]) is not None
 
 
 class _WrapCounter:
-    """Counts the records of a text that a terminal may have cut, in pieces of whole lines."""
+    """Counts the records of a log that a terminal may have cut, in pieces of whole lines."""
 
     def __init__(self) -> None:
         self._width = 0
@@ -336,11 +332,11 @@ class _WrapCounter:
 
     @property
     def may_be_wrapped(self) -> bool:
-        """Whether `_wrapped_log_lines` of the whole text may find any."""
+        """Whether `_wrapped_log_lines` of the whole log may find any."""
         return self._count >= _FEWEST_WRAPS
 
     def take(self, text: str) -> None:
-        """Take the next piece."""
+        """Take the next piece of the text of a log."""
         if self._width > _WIDEST:
             return
         lines = (self._last + text).split("\n")
@@ -391,7 +387,7 @@ _UNPREFIXED_LINE = re.compile("\n" + _UNPREFIXED.pattern)
 
 
 class LogRecord(NamedTuple):
-    """One log record."""
+    """One record of a log of TensorFlow, XLA or JAX."""
 
     line: int  # of the file, from 1, where the message begins
     # Nanoseconds since 1970 as the log's clock shows it; None if the record has none. Without a year: since 2000.
@@ -409,7 +405,7 @@ _NO_PREFIX: Final[_Prefix] = (0, None, "", "", "")
 
 
 def records(log: LogText | LogPieces, run: str = "") -> Iterator[LogRecord]:
-    """All records of all source files in the order of the text; first the text before the first of them, if any.
+    """All records of a log, of all its source files, in the order of the text; first the text before them, if any.
 
     Allocator lines that were pasted without their prefix are records with `file` "".
 
@@ -441,7 +437,7 @@ def records(log: LogText | LogPieces, run: str = "") -> Iterator[LogRecord]:
 def _records_of_common_lines(
     fields: list[str], prefix: _Prefix, lines: "_LineNumbers", *, may_split: bool
 ) -> Generator[LogRecord, None, _Prefix]:
-    """The records of a text that `_COMMON_LINE` split, without the last one; returns the prefix of that."""
+    """The records of a log's text that `_COMMON_LINE` split, without the last one; returns the prefix of that."""
     _, time, file, writer, thread = prefix
     for text, *groups in zip(*[iter(fields)] * _FIELDS, strict=False):
         message = text + "\n"
@@ -457,7 +453,7 @@ def _records_of_common_lines(
 def _records_of_any_lines(
     text: str, prefix: _Prefix, lines: "_LineNumbers", run: str
 ) -> Generator[LogRecord, None, tuple[_Prefix, str]]:
-    """The records of a text, without the last one; returns the prefix and the text of that."""
+    """The records of a log's text, without the last one; returns the prefix and the text of that."""
     begin = 0
     ahead = _COMMON_LINE.search(text)  # the next one; records before it have other prefixes
     while (found := _next_prefix(text, begin, ahead)) is not None:
@@ -475,7 +471,7 @@ def _records_of_any_lines(
 
 
 def _next_prefix(text: str, begin: int, ahead: re.Match[str] | None) -> tuple[_Prefix, int, bool] | None:
-    """The first prefix after `begin`, its end, and whether it is a common one; `ahead` is the first common one."""
+    """The first prefix of a log record after `begin`, its end, whether it is common; `ahead`: the first common one."""
     end = len(text) if ahead is None else ahead.start() + 1
     anchor = _ANCHOR.search(text, begin, end) if text.find(".cc:", begin, end) >= 0 else None
     if anchor is None:
@@ -495,7 +491,7 @@ def _end_of_run(text: str, prefix: _Prefix, run: str) -> int:
 
 
 class _LineNumbers:
-    """Numbers of lines at ascending places of a text, from 1."""
+    """Numbers of lines of a log at ascending places of its text, from 1."""
 
     def __init__(self, joined: Sequence[int]) -> None:
         self._joined = joined
@@ -517,7 +513,7 @@ class _LineNumbers:
         return line
 
     def rest(self, text: str, place: int) -> str:
-        """The text from `place` on, whose places count from there."""
+        """The text of a log from `place` on, whose places count from there."""
         self.of(text, place)
         self._start += place
         self._place = 0
@@ -525,7 +521,7 @@ class _LineNumbers:
 
 
 def _common_record_prefix(groups: Sequence[Any], start: int) -> _Prefix:
-    """The prefix that begins at `start`, from the groups of `_COMMON_PREFIX`."""
+    """The prefix of a log record that begins at `start`, from the groups of `_COMMON_PREFIX`."""
     date, clock, micros, day, glog, rest, thread, file = groups
     if date is None:
         date, clock, micros = "" if day == "0000" else _date_of_day(day), glog, rest
@@ -535,7 +531,7 @@ def _common_record_prefix(groups: Sequence[Any], start: int) -> _Prefix:
 
 @lru_cache(64)
 def _record_run_pattern(message: str, file: str, thread: str) -> re.Pattern[str]:
-    """Lines of one thread with such messages. Possessive: it never goes back."""
+    """Lines of one thread of a log with such messages. Possessive: it never goes back."""
     time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: [IWEF] "
     if thread:
         time = rf"[IWEF]\d{{4}} \d\d:\d\d:\d{{2,11}}\.\d{{6}} {{1,9}}{thread} "
@@ -558,7 +554,7 @@ def _of_message(text: str, lines: _LineNumbers, prefix: _Prefix, begin: int, end
 
 
 def _record_prefix(text: str, begin: int, anchor: int) -> _Prefix:
-    """The prefix that ends with the file name before `anchor`, and not before `begin`."""
+    """The prefix of a log record that ends with the file name before `anchor`, and not before `begin`."""
     low = max(begin, anchor - _LONGEST_PREFIX)
     head = text[low:anchor].rsplit(None, 1)
     path = anchor - len(head[-1]) if head and not text[anchor - 1].isspace() else anchor
@@ -578,6 +574,7 @@ def _record_prefix(text: str, begin: int, anchor: int) -> _Prefix:
 
 
 def _record_prefix_time(prefix: re.Match[str]) -> int | None:
+    """The time in the prefix of a log record, in nanoseconds."""
     date, clock, fraction = prefix["date"], prefix["clock"], prefix["fraction"]
     if date is None:
         day, clock, fraction = prefix["day"], prefix["glog"], prefix["rest"]
@@ -589,102 +586,15 @@ def _record_prefix_time(prefix: re.Match[str]) -> int | None:
 
 
 def _date_of_day(day: str) -> str:
+    """The date of a log record without a year."""
     return f"2000-{day[:2]}-{day[2:]}"  # a leap year
 
 
 @lru_cache(64)
 def _log_clock_nanoseconds(date: str, clock: str) -> int | None:
-    """Whole seconds since 1970 in ns; None for an impossible date, or one before 1970 or after 2106.
+    """Whole seconds since 1970 of a log record in ns; None for an impossible date, or one before 1970 or after 2106.
 
     Without a date the clock is `00:00:SECONDS`.
     """
     seconds = calendar_seconds(date, clock) if date else int(clock[6:])
     return None if seconds is None or not 0 <= seconds <= _LATEST else seconds * 10**9
-
-
-# ------------------------------------------------------------------------------
-# Parse the `__LOG_MEMORY__` lines of `log_memory.cc` (TensorFlow 1; later with `TF_CPP_MAX_VLOG_LEVEL=1`).
-#
-# ::
-#
-#     __LOG_MEMORY__ MemoryLogTensorAllocation { step_id: 2 kernel_name: "a0" tensor { dtype: DT_FLOAT
-#         shape { dim { size: 250000 } } allocation_description { requested_bytes: 1000000 allocated_bytes: 1000192
-#         allocator_name: "GPU_0_bfc" allocation_id: 3 has_single_reference: true ptr: 30076651520 } } }
-#     __LOG_MEMORY__ MemoryLogTensorDeallocation { allocation_id: 3 allocator_name: "GPU_0_bfc" }
-#
-# The text has the fields of tensorflow/core/framework/log_memory.proto; a field with the value 0 is left out.
-
-MARKER = "__LOG_MEMORY__"
-_MESSAGE = re.compile(rf"{MARKER} MemoryLog(\w{{1,40}}) {{")
-_NUMBER = re.compile(
-    r"\b(step_id|requested_bytes|allocated_bytes|num_bytes|allocation_id|ptr): (-?\d{1,20})\b"
-)
-_TEXT = re.compile(r'\b(kernel_name|operation|allocator_name): "([^"\n]*)"')
-_DTYPE = re.compile(r"\bdtype: (?:DT_)?(\w{1,40})")
-_SHAPE = re.compile(r"\bshape \{([^\n]*?)\} (?:allocation_description|\})")
-_SIZE = re.compile(r"\bsize: (-?\d{1,20})")
-
-
-class TensorMemoryLine(NamedTuple):
-    """One `__LOG_MEMORY__` line of a log. Numbers are 0 and texts "" where they are left out."""
-
-    # `TensorAllocation`, `TensorDeallocation`, `TensorOutput`, `RawAllocation`, `RawDeallocation`, `Step`.
-    kind: str
-    step: int
-    requested: int
-    allocated: int  # bytes of the chunk; the requested bytes if the allocator does not tell
-    allocation_id: int
-    address: int
-    kernel: str  # name of the operation
-    allocator: str
-    dtype: str
-    shape: str
-    is_whole: bool  # the message is complete
-
-    @property
-    def has_memory(self) -> bool:
-        """Whether address and sizes can be those of an allocation; a tensor without elements has none."""
-        half = 1 << 63  # processes use the lower half of all addresses
-        return self.address > 0 and 0 < self.requested <= self.allocated < half - self.address
-
-    def label(self, labels: Labels, limits: Limits) -> int:
-        """The number of its label; 0 without a name.
-
-        Raises:
-            FileError: the log holds more labels than a file of its size may.
-        """
-        details = {"data_type": self.dtype, "shape": self.shape}
-        details = {name: text for name, text in details.items() if text}
-        if not self.kernel and not details:
-            return 0
-        known = len(labels)
-        number = labels.intern(self.kernel, **details)
-        if len(labels) > known:
-            limits.count(LABELS, 1)
-            limits.count(TEXT, len(self.kernel) + len(self.shape))
-        return number
-
-
-def tensor_memory_line(message: str) -> TensorMemoryLine | None:
-    """The `__LOG_MEMORY__` line in a log record; None if it has none."""
-    found = _MESSAGE.match(message)
-    if found is None:
-        return None
-    text = message.split("\n", 1)[0][: 4 * MAX_NAME_BYTES]
-    numbers = {name: int(value) for name, value in _NUMBER.findall(text)}
-    texts = {name: value[:MAX_NAME_BYTES] for name, value in _TEXT.findall(text)}
-    dtype, shape = _DTYPE.search(text), _SHAPE.search(text)
-    requested = numbers.get("requested_bytes", numbers.get("num_bytes", 0))
-    return TensorMemoryLine(
-        kind=found[1],
-        step=numbers.get("step_id", 0),
-        requested=requested,
-        allocated=numbers.get("allocated_bytes", requested),
-        allocation_id=numbers.get("allocation_id", 0),
-        address=numbers.get("ptr", 0),
-        kernel=texts.get("kernel_name", texts.get("operation", "")),
-        allocator=texts.get("allocator_name", ""),
-        dtype=dtype[1].lower() if dtype else "",
-        shape="[" + ",".join(_SIZE.findall(shape[1])) + "]" if shape else "",
-        is_whole=text.rstrip().endswith("}") and text.count("{") == text.count("}"),
-    )

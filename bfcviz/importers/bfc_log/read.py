@@ -1,7 +1,6 @@
 """Read a log of TensorFlow, XLA or JAX: each dump of a heap becomes a pool of the trace."""
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +18,9 @@ from bfcviz.importers.bfc_log.failure_dumps import (
     Dump,
     DumpCollector,
     FailedPool,
-    Note,
     attach_errors,
-    failed_pool,
+    dumps_for_notes,
+    failed_pools,
 )
 from bfcviz.importers.bfc_log.log_lines import (
     CHUNK_LINES,
@@ -31,17 +30,14 @@ from bfcviz.importers.bfc_log.log_lines import (
     log_text,
     records,
 )
-from bfcviz.importers.bfc_log.vlog import (
-    holds_log_memory,
-    holds_regions,
-    holds_requests,
-    read_log_memory,
-    read_vlog,
-)
-from bfcviz.importers.event_makers import numbered_names, one_after_another
-from bfcviz.importers.file_content import UNPACKED_TEXT, read_content
+from bfcviz.importers.bfc_log.log_memory_lines import holds_log_memory, read_log_memory
+from bfcviz.importers.bfc_log.peak_buffers import peak_buffer_tables
+from bfcviz.importers.bfc_log.vlog import holds_regions, holds_requests, read_vlog
+from bfcviz.importers.event_order import one_after_another
+from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.message_reader import device_of_messages, peak_buffer_tables
+from bfcviz.importers.file_limits import UNPACKED_TEXT
+from bfcviz.importers.message_reader import device_of_messages
 
 HistoryReader = Callable[[Iterable[LogRecord], Path, Sequence[str]], Trace]
 
@@ -62,9 +58,6 @@ def history_reader(pieces: Iterable[str]) -> HistoryReader | None:
     return read_vlog if regions and not failure else None
 
 
-_NO_NAME: Final = "BFC allocator"
-
-
 def read_log(path: Path) -> Trace:
     """The trace in a log: the history of its heaps, or else one pool for each dump, in the order of the file.
 
@@ -83,13 +76,13 @@ def read_log(path: Path) -> Trace:
     collector = DumpCollector()
     collector.take_all(records(log, CHUNK_LINES.pattern))
     dumps = attach_errors(collector.dumps, collector.texts)
-    dumps += _for_notes(dumps, collector.notes)
+    dumps += dumps_for_notes(dumps, collector.notes)
     if not dumps:
         raise FileError(path, "", f"the log holds no dump of a BFC allocator and no failed request; {RERUN}")
     labels = Labels()
     kept = dumps[:MAX_POOLS]
     try:
-        pools = _failed_pools(kept, collector.notes, labels)
+        pools = failed_pools(kept, collector.notes, labels)
         reasons = _bfc_log_reasons(pools)
         if collector.left_out or len(dumps) > MAX_POOLS:
             reasons.append(_dumps_left_out(dumps, collector))
@@ -110,46 +103,8 @@ def read_log(path: Path) -> Trace:
         raise FileError(path, f"from line {dumps[0].line}", str(error)) from None
 
 
-def _for_notes(dumps: list[Dump], notes: list[Note]) -> list[Dump]:
-    """A heap without a dump for each allocator that only has lines beside dumps."""
-    known = {dump.name for dump in dumps}
-    names = dict.fromkeys(note.name for note in notes if note.name not in known)
-    if dumps or len(names) > 1:
-        names.pop("", None)  # belongs to the others
-    first = {note.name: note for note in reversed(notes)}
-    return [Dump(first[name].line, first[name].time, name) for name in names]
-
-
-def _failed_pools(dumps: list[Dump], notes: list[Note], labels: Labels) -> list[FailedPool]:
-    several = len({dump.writer for dump in dumps}) > 1
-    names = [
-        f"{dump.name or _NO_NAME} {dump.writer}" if several and dump.writer else dump.name or _NO_NAME
-        for dump in dumps
-    ]
-    mine = _notes_of(dumps, notes)
-    return [
-        failed_pool(dump, name, number, mine[place], labels)
-        for place, (dump, (name, number)) in enumerate(
-            zip(dumps, numbered_names(names, "dump "), strict=True)
-        )
-    ]
-
-
-def _notes_of(dumps: list[Dump], notes: list[Note]) -> dict[int, list[Note]]:
-    """Each note belongs to the next dump of its allocator, or to the last one."""
-    places: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for place, dump in enumerate(dumps):
-        for key in {(dump.name, dump.writer), (dump.name, ""), ("", dump.writer), ("", "")}:
-            places[key].append(place)
-    mine: dict[int, list[Note]] = defaultdict(list)
-    for note in notes:
-        fitting = places.get((note.name, note.writer)) or places.get((note.name, "")) or places["", ""]
-        later = (place for place in fitting if dumps[place].line > note.line)
-        mine[next(later, fitting[-1])].append(note)
-    return mine
-
-
 def _bfc_log_reasons(pools: list[FailedPool]) -> list[str]:
+    """What is wrong with the dumps of a log, as reasons of the trace's origin."""
     reasons = []
     for each in pools:
         wrong = [*each.findings.wrong, *filter(None, [each.findings.cut])]
@@ -158,6 +113,7 @@ def _bfc_log_reasons(pools: list[FailedPool]) -> list[str]:
 
 
 def _dumps_left_out(dumps: list[Dump], collector: DumpCollector) -> str:
+    """A reason of the trace's origin: how many dumps of the log were left out."""
     more = dumps[MAX_POOLS:]
     line = more[0].line if more else collector.left_out_line
     return (
@@ -167,6 +123,7 @@ def _dumps_left_out(dumps: list[Dump], collector: DumpCollector) -> str:
 
 
 def _bfc_log_status(pools: list[FailedPool], reasons: list[str]) -> Status:
+    """How complete a log with dumps is, for the trace's origin."""
     if not reasons:
         return Status.COMPLETE
     only_end = len(reasons) == 1 and pools[-1].findings.cut and not pools[-1].findings.wrong
@@ -174,6 +131,7 @@ def _bfc_log_status(pools: list[FailedPool], reasons: list[str]) -> Status:
 
 
 def _bfc_log_details(dumps: list[Dump], pools: list[FailedPool], log: LogText) -> dict[str, Any]:
+    """The details of the trace's origin, from a log with dumps."""
     failures, end, text, device = [], 0, log.text, device_of_messages(log.text)
     for each in pools:
         end += len(each.events)
@@ -195,6 +153,7 @@ def _bfc_log_details(dumps: list[Dump], pools: list[FailedPool], log: LogText) -
 
 
 def _bfc_log_framework(text: str) -> str:
+    """Which framework wrote a log with dumps, by its words."""
     if onnxruntime.SOURCE in text:
         return "onnxruntime"
     if any(word in text for word in TENSORFLOW_WORDS):
@@ -218,7 +177,7 @@ def _bfc_log_framework_version(text: str) -> str:
 
 
 def _bfc_log_events(pools: list[FailedPool]) -> Events:
-    """The events of all pools; times count from the first one, and do not decrease within a pool."""
+    """The events of all pools of a log; times count from the first one, and do not decrease within a pool."""
     events = one_after_another([each.events for each in pools])
     times = events["time"]
     known = times[times != 0]

@@ -1,4 +1,4 @@
-"""Read a VLOG stream of `bfc_allocator.cc`, or `__LOG_MEMORY__` lines, as the full history of the heaps in it."""
+"""Read a VLOG stream of `bfc_allocator.cc` as the full history of the heaps in it."""
 
 import re
 from array import array
@@ -20,15 +20,12 @@ from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Origin, Pool, Recorded
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats import tensorflow
-from bfcviz.importers.bfc_log.log_lines import (
-    MARKER,
-    LogRecord,
-    TensorMemoryLine,
-    tensor_memory_line,
-)
-from bfcviz.importers.event_makers import RecordedHistory, in_record_order, numbered_names, without
-from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits
+from bfcviz.importers.bfc_log.log_lines import LogRecord
+from bfcviz.importers.bfc_log.log_memory_lines import tensor_memory_line
+from bfcviz.importers.event_makers import RecordedHistory, numbered_names
+from bfcviz.importers.event_order import in_record_order, without
 from bfcviz.importers.file_format import Format
+from bfcviz.importers.file_limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits
 from bfcviz.importers.tensorflow.reconstruct import (
     ABSENT,
     Checks,
@@ -46,7 +43,7 @@ from bfcviz.units import parse_bytes
 
 
 class Act(Enum):
-    """What a heap did."""
+    """What a heap did, by its VLOG stream."""
 
     ALLOCATE = "allocate"
     FREE = "free"
@@ -57,7 +54,7 @@ class Act(Enum):
 
 @dataclass(slots=True)
 class VlogOperation:
-    """One thing that a heap did."""
+    """One thing that a heap did, by its VLOG stream."""
 
     act: Act
     order: int  # its place in the log, in the order of the heap's lock
@@ -74,7 +71,7 @@ class VlogOperation:
 
 @dataclass
 class VlogHeap:
-    """What the log holds of one heap."""
+    """What a VLOG stream holds of one heap."""
 
     name: str  # of the allocator
     writer: str  # tag of its process
@@ -98,7 +95,7 @@ _Recent = deque[VlogOperation]
 
 
 class VlogThread:
-    """What one thread is doing. Where records name no threads, this is what all do; so it holds some operations.
+    """What one thread of a VLOG stream does; what all do, where records name no threads: so it holds some operations.
 
     Attributes:
         number: of the thread, from 1.
@@ -141,7 +138,7 @@ _OUTER = re.compile(r"^(?:tensorflow|tsl|xla|stream_executor)::")
 
 
 class VlogLabels:
-    """Interns each distinct stack once: the name is the operation that allocated, the detail `stack` the frames."""
+    """Interns each stack of a VLOG stream once: the name is the operation that allocated, the detail its frames."""
 
     def __init__(self, labels: Labels, limits: Limits) -> None:
         self._labels = labels
@@ -149,7 +146,7 @@ class VlogLabels:
         self._known: dict[str, int] = {}
 
     def label(self, text: str) -> int:
-        """The label of the stack in a record after its address; 0 if it has none. Frames without a name are dropped.
+        """The label of the stack in a VLOG record; 0 if it has none. Frames without a name are dropped.
 
         Raises:
             FileError: the log holds more labels than a file of its size may.
@@ -176,7 +173,7 @@ class VlogLabels:
 
 
 def _vlog_stack_name(frames: list[str]) -> str:
-    """The kernel that computes, or else the function that allocated."""
+    """The name of a stack in a VLOG stream: the kernel that computes, or else the function that allocated."""
     for frame in frames:
         found = _COMPUTE.match(frame)
         if found and (kernel := _DEVICE.sub("", _NAMESPACE.sub("", found[1]))):
@@ -226,7 +223,7 @@ _STRIP = re.compile(r"F: [*x_<]")
 
 
 class VlogStream:
-    """All heaps of a log, with what they did; takes its records one by one.
+    """All heaps of a VLOG stream, with what they did; takes its records one by one.
 
     Attributes:
         heaps: in the order of their first records.
@@ -256,7 +253,7 @@ class VlogStream:
         self._soft = Counter[str]()
 
     def take(self, record: LogRecord) -> None:
-        """Take one record, of any kind."""
+        """Take one record of a VLOG stream, of any kind."""
         self.last_line, time, file, message, _, _ = record
         times = self.times
         order = len(times)
@@ -271,7 +268,7 @@ class VlogStream:
                 return
 
     def _name(self, record: LogRecord) -> None:
-        """Name an allocation by its kernel, which another part of TensorFlow logs after it."""
+        """Name an allocation of a VLOG stream by its kernel, which another part of TensorFlow logs after it."""
         found = tensor_memory_line(record.message)
         if found is not None and found.kind == "TensorAllocation":
             allocation = self._allocated.pop((record.writer, found.address), None)
@@ -281,7 +278,7 @@ class VlogStream:
     # -- heaps and threads ------------------------------------------------------------------------------------
 
     def _heap(self, record: LogRecord, name: str, thread: VlogThread | None = None) -> VlogHeap:
-        """The newest heap of this name in this process."""
+        """The newest heap of this name in this process of a VLOG stream."""
         key = record.writer, name
         heap = self._newest.get(key) or self._add(key)
         if thread is not None:
@@ -412,7 +409,7 @@ class VlogStream:
             thread.freed.append(operation)
 
     def _take_debug(self, record: LogRecord, found: re.Match[str], order: int) -> None:
-        """A record of level 4: it repeats one of level 3, and adds the stack, or the address of a free."""
+        """A VLOG record of level 4: it repeats one of level 3, and adds the stack, or the address of a free."""
         thread = self._thread(record)
         heap = self._heap(record, found[2], thread)
         heap.has_level_4 = True
@@ -438,7 +435,7 @@ class VlogStream:
         freed.address = address
 
     def _take_strip(self, record: LogRecord, _: re.Match[str], order: int) -> None:
-        """The end of a free."""
+        """The end of a free in a VLOG stream."""
         thread = self._thread(record)
         last = thread.last
         if record.thread and last is not None and last.act is Act.FREE:
@@ -491,12 +488,12 @@ _TAKERS = {
 
 
 def _vlog_printed_address(pointer: str) -> int:
-    """The address that `<<` printed; 0 for a null pointer."""
+    """The address that `<<` printed in a VLOG stream; 0 for a null pointer."""
     return 0 if pointer == "(nil)" else int(pointer, 16)
 
 
 def _vlog_printed_bytes(size: str) -> int:
-    """Bytes of a printed size; some locales print a comma."""
+    """Bytes of a size that a VLOG stream printed; some locales print a comma."""
     try:
         return parse_bytes(size.replace(",", "."))
     except (ValueError, OverflowError):
@@ -511,14 +508,14 @@ def _vlog_printed_bytes(size: str) -> int:
 
 
 class PlacedVlogFrees(NamedTuple):
-    """`guessed`: frees that could be of several chunks; `unknown`: of a size that is not in use."""
+    """Frees without an address: `guessed`: could be of several chunks; `unknown`: of a size that is not in use."""
 
     guessed: int
     unknown: int
 
 
 def place_frees(operations: Sequence[VlogOperation]) -> PlacedVlogFrees:
-    """Set the address of every FREE that has none, among the operations of one heap, in order."""
+    """Set the address of every free of a VLOG stream that has none, among the operations of one heap, in order."""
     if all(operation.address or operation.act is not Act.FREE for operation in operations):
         return PlacedVlogFrees(0, 0)
     finder = _Finder()
@@ -531,6 +528,8 @@ def place_frees(operations: Sequence[VlogOperation]) -> PlacedVlogFrees:
 
 
 class _Finder:
+    """Finds the addresses of frees in a VLOG stream that has none."""
+
     def __init__(self) -> None:
         self._live: dict[int, tuple[int, VlogOperation]] = {}  # by address: number and allocation
         self._starts = SortedAddresses()
@@ -539,7 +538,7 @@ class _Finder:
         self._unknown = 0
 
     def allocate(self, number: int, operation: VlogOperation) -> None:
-        """Chunks in use where this allocation lies were freed before."""
+        """Chunks in use where this allocation of a VLOG stream lies were freed before."""
         start, stop = operation.address, operation.address + operation.requested
         before = self._starts.at_or_before(start)
         there = []
@@ -561,7 +560,7 @@ class _Finder:
             insort(self._waiting[operation.requested], (number, operation), key=lambda each: each[0])
 
     def finish(self) -> PlacedVlogFrees:
-        """Place the frees that no later allocation explains."""
+        """Place the frees of a VLOG stream that no later allocation explains."""
         live: defaultdict[int, deque[tuple[int, VlogOperation]]] = defaultdict(deque)
         for number, allocation in sorted(self._live.values(), key=lambda each: each[0]):
             live[allocation.requested].append((number, allocation))
@@ -587,7 +586,7 @@ class _Finder:
             self._starts.remove(address)
 
     def _resolve(self, address: int) -> None:
-        """Give the chunk at `address` the first waiting free of its size that came after it."""
+        """Give the chunk at `address` the first waiting free of a VLOG stream of its size that came after it."""
         number, allocation = self._live[address]
         frees = self._waiting[allocation.requested]
         at = bisect_left(frees, number, key=lambda each: each[0])
@@ -613,7 +612,7 @@ _UNKNOWN = (*REGION_FACTS, "bytes_in_use", "peak_bytes_in_use", "requested_bytes
 
 @dataclass
 class VlogEvents:
-    """The events of a heap, with the `order` of the record in `time`."""
+    """The events of a heap of a VLOG stream, with the `order` of the record in `time`."""
 
     events: Events
     failures: list[RecordedFailure]  # in the order of the OOM events; their `event` is not set
@@ -625,7 +624,7 @@ class VlogEvents:
 
 
 def events_of_heap(heap: VlogHeap) -> VlogEvents:
-    """The events of one heap; sets the addresses of its frees."""
+    """The events of one heap of a VLOG stream; sets the addresses of its frees."""
     unfinished = {id(each) for each in heap.unfinished_frees()}
     operations = [each for each in heap.operations if id(each) not in unfinished]
     operations.sort(key=lambda each: each.order)
@@ -654,7 +653,7 @@ def events_of_heap(heap: VlogHeap) -> VlogEvents:
 
 
 def _vlog_heap_options(heap: VlogHeap, operations: Sequence[VlogOperation]) -> dict[str, object]:
-    """TensorFlow's options, as far as the regions show them."""
+    """TensorFlow's options, as far as the regions in a VLOG stream show them."""
     options: dict[str, object] = {"allocator_name": heap.name}
     regions = [each.requested for each in operations if each.act is Act.EXTEND]
     if heap.created and regions:
@@ -674,7 +673,7 @@ def _vlog_heap_options(heap: VlogHeap, operations: Sequence[VlogOperation]) -> d
 def _replayed_vlog_events(
     heap: VlogHeap, operations: Sequence[VlogOperation], requests: Sequence[VlogOperation]
 ) -> tuple[Events | None, dict[str, object]]:
-    """The events of a replay, None if every one differs from the log; and the best comparison."""
+    """The events of a replay, None if every one differs from the VLOG stream; and the best comparison."""
     rows = _vlog_request_rows(requests)
     allocations, unmatched = match_frees(rows)
     grants, granted, released = _vlog_region_grants(operations)
@@ -697,6 +696,7 @@ def _replayed_vlog_events(
 
 
 def _vlog_request_rows(requests: Sequence[VlogOperation]) -> RecordedRequestRows:
+    """The operations of a heap of a VLOG stream as requests for a replay."""
     rows = unknown_requests(len(requests))
     for name in ("address", "requested", "bytes_in_use", "label", "thread"):
         rows[name] = [getattr(each, name) for each in requests]
@@ -707,7 +707,7 @@ def _vlog_request_rows(requests: Sequence[VlogOperation]) -> RecordedRequestRows
 def _vlog_region_grants(
     operations: Sequence[VlogOperation],
 ) -> tuple[dict[int, list[tuple[int, int]]], list[tuple[int, int]], list[int]]:
-    """The regions granted and released for each request, see `HeapRules`; all of them in order; the released ones."""
+    """The regions of a VLOG stream by request, see `HeapRules`; all of them in order; the released ones."""
     grants: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     waiting: list[tuple[int, int]] = []
     granted, released, place = [], [], 0
@@ -727,7 +727,7 @@ def _vlog_region_grants(
 
 
 def _peak_pool(operations: Sequence[VlogOperation]) -> int:
-    """The most bytes of all regions together: the limit, if the last region was cut to fit it."""
+    """The most bytes of all regions in a VLOG stream together: the limit, if the last region was cut to fit it."""
     regions: dict[int, int] = {}
     total = peak = 0
     for each in operations:
@@ -741,12 +741,13 @@ def _peak_pool(operations: Sequence[VlogOperation]) -> int:
 
 
 def _replayed_vlog_regions(events: Events, kind: Kind) -> list[tuple[int, int]]:
+    """The regions of a replay of a VLOG stream."""
     rows = events[events["kind"] == kind]
     return list(zip(rows["address"].tolist(), rows["size"].tolist(), strict=True))
 
 
 def _events_in_vlog_order(events: Events, requests: Sequence[VlogOperation]) -> Events:
-    """Events with the order of their record in `time`, and without the failures of optional requests."""
+    """Events with the order of their VLOG record in `time`, and without the failures of optional requests."""
     soft = np.array([each.is_soft for each in requests], bool)
     at: NDArray[np.uint64] = events["time"]
     kept = without(events, (events["kind"] == Kind.OOM) & soft[at])
@@ -792,6 +793,7 @@ def _what_is_missing(
     history: RecordedHistory,
     check: dict[str, object],
 ) -> list[str]:
+    """What a VLOG stream does not say of a heap, as reasons of the trace's origin."""
     chunks = sum(each.act is Act.ALLOCATE for each in requests)
     reasons = []
     if not any(each.act is not Act.FAIL for each in requests):
@@ -816,6 +818,7 @@ def _what_is_missing(
 
 
 def _vlog_free_reasons(placed: PlacedVlogFrees) -> list[str]:
+    """How the addresses of frees in a VLOG stream were found, as reasons of the trace's origin."""
     reasons = []
     if placed.guessed:
         reasons.append(
@@ -884,21 +887,21 @@ def read_vlog(records: Iterable[LogRecord], path: Path, cut: Sequence[str] = ())
 
 
 def _vlog_failure_entries(events: Events, found: list[VlogEvents]) -> list[dict[str, object]]:
-    """One entry per OOM event; those of a heap are in its order."""
+    """The failed requests of a VLOG stream, one entry per OOM event; those of a heap are in its order."""
     waiting = [iter(heap.failures) for heap in found]
     places = np.flatnonzero(events["kind"] == Kind.OOM).tolist()
     return [replace(next(waiting[int(events["pool"][at])]), event=at).to_json() for at in places]
 
 
 def _vlog_heap_names(heaps: list[VlogHeap]) -> list[str]:
-    """The name of each heap: with its process if several write the log, and numbered if it was created again."""
+    """The name of each heap of a VLOG stream: with its process if several write it, and numbered if created again."""
     several = len({heap.writer for heap in heaps}) > 1
     names = (f"{heap.writer} {heap.name}".strip() if several else heap.name for heap in heaps)
     return [name for name, _ in numbered_names(names, "run ")]
 
 
 def _unfinished_vlog_operations(stream: VlogStream) -> list[str]:
-    """What the log began, but did not end."""
+    """What a VLOG stream began, but did not end."""
     ends = [f"an allocation of {size} bytes" for heap in stream.heaps for size in heap.allocating.values()]
     ends += [f"a free of {each.requested} bytes" for heap in stream.heaps for each in heap.unfinished_frees()]
     more = f" and {len(ends) - 1} other operations" if len(ends) > 1 else ""
@@ -906,6 +909,7 @@ def _unfinished_vlog_operations(stream: VlogStream) -> list[str]:
 
 
 def _vlog_problems(stream: VlogStream, heaps: int) -> list[str]:
+    """What is wrong with a VLOG stream, as reasons of the trace's origin."""
     problems = [f"left out: {count} {what}" for what, count in stream.left_out.items()]
     if heaps > MAX_POOLS:
         problems.append(f"{heaps - MAX_POOLS} of {heaps} heaps were left out; a trace holds {MAX_POOLS}")
@@ -915,161 +919,3 @@ def _vlog_problems(stream: VlogStream, heaps: int) -> list[str]:
             "first ten of those"
         )
     return problems
-
-
-# ------------------------------------------------------------------------------
-# Read `__LOG_MEMORY__` lines as the history of the allocators that they name.
-#
-# A log of TensorFlow 1 with `TF_CPP_MIN_VLOG_LEVEL=1` has a line for each tensor that is allocated and freed, with
-# address, sizes and kernel. It holds neither regions nor failed requests.
-
-
-def holds_log_memory(text: str) -> bool:
-    """Whether a log holds allocations of tensors."""
-    return f"{MARKER} MemoryLogTensorAllocation" in text or f"{MARKER} MemoryLogRawAllocation" in text
-
-
-def read_log_memory(records: Iterable[LogRecord], path: Path, cut: Sequence[str] = ()) -> Trace:
-    """The history in the `__LOG_MEMORY__` lines of a log; arguments as for `read_vlog`.
-
-    Raises:
-        FileError: there is no allocation in it, or the file holds more than one of its size may.
-    """
-    labels = Labels()
-    reader = _TensorMemoryReader(labels, Limits.of(path))
-    for record in records:
-        reader.take(record)
-    # The heaps of devices come first.
-    heaps = sorted(reader.heaps.values(), key=lambda heap: "bfc" not in heap.name.lower())
-    if not any(heap.allocations for heap in heaps):
-        raise FileError(path, "", "a log of TensorFlow without a line that says where a tensor was allocated")
-    shown = heaps[:MAX_POOLS]
-    missing = (*cut, *reader.cut())
-    left_out = [f"left out: {count} {what}" for what, count in reader.left_out.items()]
-    if len(heaps) > MAX_POOLS:
-        left_out.append(
-            f"{len(heaps) - MAX_POOLS} of {len(heaps)} heaps were left out; a trace holds {MAX_POOLS}"
-        )
-    origin = Origin(
-        format=Format.TENSORFLOW_LOG.value,
-        source=path.name,
-        status=Status.DEGRADED,
-        reasons=(*missing, *(reason for heap in shown for reason in heap.reasons()), *left_out),
-        pools=tuple(Pool(heap.name, options={"allocator_name": heap.name}) for heap in shown),
-        details={
-            "framework": "tensorflow",
-            "facts": [dict.fromkeys(REGION_FACTS) for _ in shown],
-            **end_missing(missing),
-        },
-    )
-    return Trace.from_events(
-        in_record_order([heap.history.events() for heap in shown], reader.times), labels, origin
-    )
-
-
-class _TensorHeap:
-    """The history of one allocator."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.history = RecordedHistory()
-        self.allocations = 0
-        self._live: dict[int, int] = {}  # allocation id -> address
-        self._ids: dict[int, int] = {}  # the same, by address
-        self._concluded = 0
-
-    def allocate(self, found: TensorMemoryLine, label: int) -> None:
-        """Take an allocation. The same number again is the same memory, used by another kernel."""
-        number = found.allocation_id
-        if number and self._live.get(number) == found.address:
-            return
-        ledger = self.history.ledger
-        if ledger.is_in_use(found.address):  # its free was not logged
-            ledger.free(found.address)
-            self._live.pop(self._ids.pop(found.address, 0), None)
-            self._concluded += 1
-        self.allocations += 1
-        before = ledger.inconsistencies.left_out
-        ledger.allocate(found.address, found.allocated, found.requested, label)
-        if number and ledger.inconsistencies.left_out == before:
-            self._live[number] = found.address
-            self._ids[found.address] = number
-
-    def free(self, number: int) -> None:
-        """Take a free."""
-        address = self._live.pop(number, 0)
-        self._ids.pop(address, None)
-        self.history.ledger.free(address)
-
-    def reasons(self) -> list[str]:
-        """What the lines do not say."""
-        regions = (
-            f"heap {self.name!r}: the log does not hold regions; the picture shows the memory that its "
-            f"{self.allocations} tensors used. The memory of kernels without a tensor is missing"
-        )
-        reasons = [regions]
-        if self._concluded:
-            reasons.append(
-                f"heap {self.name!r}: {self._concluded} frees were concluded from later allocations"
-            )
-        if words := self.history.inconsistencies.words():
-            reasons.append(f"heap {self.name!r}: {words}")
-        return reasons
-
-
-class _TensorMemoryReader:
-    """Takes records one by one."""
-
-    def __init__(self, labels: Labels, limits: Limits) -> None:
-        self.heaps: dict[tuple[str, str], _TensorHeap] = {}
-        self.times = array("q")
-        self.left_out = Counter[str]()
-        self._labels = labels
-        self._limits = limits
-        self._step = labels.intern("step")
-        self._last: tuple[int, bool] = 0, True
-
-    def take(self, record: LogRecord) -> None:
-        """Take one record, of any kind."""
-        time = record.time if record.time is not None else self.times[-1] if self.times else 0
-        self.times.append(time)
-        found = tensor_memory_line(record.message)
-        self._last = record.line, found is None or found.is_whole
-        if found is None:
-            return
-        self._limits.count(MEMORY_EVENTS, 1)
-        if found.kind == "Step":
-            self._mark(found.step)
-        elif found.kind in ("TensorAllocation", "RawAllocation"):
-            self._allocate(record, found)
-        elif found.kind in ("TensorDeallocation", "RawDeallocation"):
-            if found.allocation_id:
-                self._heap(record, found).free(found.allocation_id)
-            else:
-                self.left_out["frees without the number of their allocation"] += 1
-
-    def cut(self) -> list[str]:
-        """Why the end is missing."""
-        line, is_whole = self._last
-        return [] if is_whole else [f"the log is cut off in line {line}"]
-
-    def _allocate(self, record: LogRecord, found: TensorMemoryLine) -> None:
-        if found.has_memory:
-            self._heap(record, found).allocate(found, found.label(self._labels, self._limits))
-        elif found.address or found.requested or not found.is_whole:
-            self.left_out["allocations without an address or a size, or with impossible ones"] += 1
-
-    def _heap(self, record: LogRecord, found: TensorMemoryLine) -> _TensorHeap:
-        key = record.writer, found.allocator
-        heap = self.heaps.get(key)
-        if heap is None:
-            heap = self.heaps[key] = _TensorHeap(" ".join(filter(None, key)) or "allocator without a name")
-        heap.history.at(len(self.times) - 1)
-        return heap
-
-    def _mark(self, step: int) -> None:
-        """Mark the begin of a step in the first heap."""
-        heap = next(iter(self.heaps.values()), None)
-        if heap is not None and step > 0:
-            heap.history.at(len(self.times) - 1)
-            heap.history.mark(self._step, step)

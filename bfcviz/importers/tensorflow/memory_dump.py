@@ -18,18 +18,13 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Pool, Status, end_missing
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
-from bfcviz.importers.event_makers import (
-    HEAP_CHUNK,
-    HeapChunks,
-    RowBlocks,
-    events_of_state,
-    numbered_names,
-    one_after_another,
-    regions_of,
-)
-from bfcviz.importers.file_content import CHUNKS, LABELS, MAX_NAME_BYTES, PARTS, TEXT, Limits, read_content
+from bfcviz.importers.event_makers import HEAP_CHUNK, HeapChunks, events_of_state, numbered_names, regions_of
+from bfcviz.importers.event_order import one_after_another
+from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
+from bfcviz.importers.file_limits import CHUNKS, LABELS, MAX_NAME_BYTES, PARTS, TEXT, Limits
 from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
+from bfcviz.importers.row_blocks import RowBlocks
 from bfcviz.importers.tensorflow.protobuf_messages import parse_protobuf_message, protobuf_message_text
 
 _NAME, _BIN_SUMMARY, _CHUNK, _SNAPSHOT, _STATS = 1, 2, 3, 4, 5
@@ -48,7 +43,7 @@ _ROW = np.dtype([*((name, HEAP_CHUNK[name]) for name in HEAP_CHUNK.names or ()),
 
 @dataclass
 class _Dump:
-    """One message: a heap at one moment.
+    """One message of a memory dump: a heap at one moment.
 
     `bins`: the file's own sums of bytes in use, bytes, chunks in use and chunks; empty if it has none.
     """
@@ -61,7 +56,7 @@ class _Dump:
     num_snapshots: int = 0
 
     def chunks(self) -> NDArray[np.void]:
-        """All chunks by address, of dtype `_ROW`."""
+        """All chunks of a memory dump by address, of dtype `_ROW`."""
         rows = self.rows.table()
         return rows[np.argsort(rows["address"], kind="stable")]
 
@@ -119,14 +114,14 @@ def read_memory_dump(path: Path) -> Trace:
 
 
 class _DumpReader:
-    """Reads the messages of a file."""
+    """Reads the messages of a file of memory dumps."""
 
     def __init__(self, wire: Wire, labels: Labels) -> None:
         self._wire = wire
         self._labels = labels
 
     def read(self) -> tuple[list[_Dump], str | None]:
-        """The dumps, and what is missing at the end of the file, None if nothing is.
+        """The memory dumps, and what is missing at the end of the file, None if nothing is.
 
         A dump begins with the name of its allocator. A field that is cut off is left out.
         """
@@ -167,7 +162,7 @@ class _DumpReader:
             dump.totals = {name: values.get(key, 0) for key, name in _TOTALS.items()}
 
     def _numbers(self, message: Field) -> dict[int, int]:
-        """The numbers of a message, by field; text and fractions are ignored."""
+        """The numbers of a message of a memory dump, by field; text and fractions are ignored."""
         wire = self._wire
         fields = wire.fields(message.start, message.stop)
         values = {each.number: wire.number(each) for each in fields if each.wire == VARINT}
@@ -189,7 +184,7 @@ class _DumpReader:
         return address, size, requested, label, 0, True, False
 
     def _label(self, op_name: bytes, step: int, action: int) -> int:
-        """The label of a chunk; 0 if the build of TensorFlow records none of this."""
+        """The label of a chunk of a memory dump; 0 if the build of TensorFlow records none of this."""
         details = {"step": step, "action_count": action}
         known = {key: str(value) for key, value in details.items() if value}
         if not op_name and not known:

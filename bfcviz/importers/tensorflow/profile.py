@@ -13,26 +13,14 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Origin, Status, end_missing
 from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import CPU_BFC, dtype_name, whole_windows
-from bfcviz.importers.event_makers import RowBlocks, numbered_names
-from bfcviz.importers.file_content import (
-    LABELS,
-    MAX_NAME_BYTES,
-    MEMORY_EVENTS,
-    STATS,
-    TEXT,
-    Limits,
-    read_content,
-)
+from bfcviz.importers.event_makers import numbered_names
+from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format, detect_format
+from bfcviz.importers.file_limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, STATS, TEXT, Limits
 from bfcviz.importers.protobuf_wire import Wire
-from bfcviz.importers.tensorflow.protobuf_messages import (
-    Line,
-    Plane,
-    XSpace,
-    parse_protobuf_message,
-    protobuf_message_text,
-    read_space,
-)
+from bfcviz.importers.row_blocks import RowBlocks
+from bfcviz.importers.tensorflow.profiler_windows import join, profile_in
+from bfcviz.importers.tensorflow.protobuf_messages import parse_protobuf_message, protobuf_message_text
 from bfcviz.importers.tensorflow.reconstruct import (
     ABSENT,
     REQUEST,
@@ -40,7 +28,7 @@ from bfcviz.importers.tensorflow.reconstruct import (
     RecordedRequests,
     reconstruct,
 )
-from bfcviz.importers.tensorflow.windows import join, profile_in
+from bfcviz.importers.tensorflow.xspace import Line, Plane, XSpace, read_space
 
 # ------------------------------------------------------------------------------
 # Collect the MemoryAllocation and MemoryDeallocation events of a profile (`xplane.pb`) of TensorFlow or XLA.
@@ -142,7 +130,7 @@ def collect_requests(space: XSpace, path: object) -> RecordedRequests:
 
 
 class _ProfileReader:
-    """Reads the memory events of one plane into `rows`."""
+    """Reads the memory events of one plane of a profile into `rows`."""
 
     def __init__(self, plane: Plane, rows: "_ProfileRows") -> None:
         self._plane = plane
@@ -155,7 +143,7 @@ class _ProfileReader:
         self._place = f"plane {plane.name!r}"  # for errors
 
     def read(self, line: Line, plane: int, thread: int) -> int:
-        """Add one row for every memory event of a line; returns how many there are."""
+        """Add one row for every memory event of a line of a profile; returns how many there are."""
         start = line.timestamp_ns
         if abs(start) > _MAX_TIME_NS:
             cause = f"corrupt profile: a line begins at {start} ns"
@@ -174,7 +162,7 @@ class _ProfileReader:
         return count
 
     def _values(self, stats: Sequence[bytes], start: int, what: str) -> list[Any]:
-        """The values of one event, in the order of `_ABSENT`, and one for the stats that are not read.
+        """The values of one event of a profile, in the order of `_ABSENT`, and one for the stats that are not read.
 
         `start`, where its piece begins in the file, and `what`, the name of its line, are for errors.
         """
@@ -188,7 +176,7 @@ class _ProfileReader:
         return values
 
     def _parsed(self, raw: bytes, start: int, what: str) -> tuple[int, Any]:
-        """The place and the value of a stat; they are remembered: most stats are equal to an earlier one."""
+        """The place and the value of a stat of a profile; they are remembered: most are equal to an earlier one."""
         stat = parse_protobuf_message(self._plane.wire, "XStat", raw, start, what)
         place = self._places.get(stat.metadata_id)
         found = (_IGNORED, None) if place is None else (place, self._value(stat, _ABSENT_VALUES[place]))
@@ -199,7 +187,7 @@ class _ProfileReader:
         return found
 
     def _value(self, stat: Any, absent: Any) -> Any:
-        """The stat's value in the type of `absent`, or `absent` if it cannot be converted.
+        """The value of a stat of a profile in the type of `absent`, or `absent` if it cannot be converted.
 
         The profiler stores the text `0.5` as a double, `1` as an int64 and `conv` as a reference to a name: the text
         decides, not the meaning of the stat.
@@ -238,7 +226,7 @@ class _ProfileReader:
 
 
 class _ProfileRows:
-    """Collects the memory events with enough data for a replay, as rows of `_ROW`, and the names they refer to."""
+    """Collects the memory events of a profile with enough data for a replay, as rows of `_ROW`, and their names."""
 
     def __init__(self, path: object, planes: Sequence[Plane]) -> None:
         self.path = path
@@ -249,7 +237,7 @@ class _ProfileRows:
         self.rows = RowBlocks(_ROW)
 
     def add(self, values: list[Any], when: tuple[int, int], of: tuple[int, int], *, free: bool) -> None:
-        """Add one event; `when`: its (ns, ps), `of`: its (plane, thread)."""
+        """Add one memory event of a profile; `when`: its (ns, ps), `of`: its (plane, thread)."""
         why = _why_not_usable(values, free=free)
         if why:
             known = why in self.left_out or len(self.left_out) < _MAX_REASONS
@@ -273,7 +261,7 @@ class _ProfileRows:
 
 
 def _why_not_usable(values: list[Any], *, free: bool) -> str:
-    """Why an event cannot be replayed; empty if it can."""
+    """Why a memory event of a profile cannot be replayed; empty if it can."""
     allocator, address, size = values[_ALLOCATOR], values[_ADDRESS], values[_SIZE]
     if not allocator or address <= 0:
         return "memory events without an allocator or an address"
@@ -302,7 +290,7 @@ def _no_memory_events(path: object, cut: str | None, left_out: Mapping[str, int]
 def _profile_pools(
     numbers: NDArray[np.int64], keys: Sequence[tuple[int, str]], planes: Sequence[Plane]
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """The pool of each row, and the names of pools: the allocator, with the plane if several hosts have that name.
+    """The pool of each row of a profile, and the names of pools: the allocator, with the plane if hosts share it.
 
     Planes can have the same name, too; then a number follows.
     """
@@ -314,7 +302,7 @@ def _profile_pools(
 
 
 def _renumbered_profile_keys(numbers: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64]]:
-    """The distinct numbers in order of first occurrence, and for each number its index there."""
+    """The distinct numbers in a profile in order of first occurrence, and for each number its index there."""
     distinct, first, back = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(first)
     places = np.empty(len(order), np.int64)
@@ -323,7 +311,7 @@ def _renumbered_profile_keys(numbers: NDArray[np.int64]) -> tuple[list[int], NDA
 
 
 def _profile_requests(table: NDArray[np.void]) -> RecordedRequestRows:
-    """Sorted rows as requests, without labels and pools."""
+    """Sorted rows of a profile as requests, without labels and pools."""
     requests: RecordedRequestRows = np.zeros(len(table), REQUEST)
     for column in (*_COLUMNS.values(), "fragmentation", "thread", "free"):
         requests[column] = table[column]
@@ -334,7 +322,7 @@ def _profile_requests(table: NDArray[np.void]) -> RecordedRequestRows:
 def _profile_labels(
     numbers: NDArray[np.int64], keys: Sequence[_LabelKey], labels: Labels
 ) -> NDArray[np.int64]:
-    """The label of every row; each distinct op with its details is interned once."""
+    """The label of every row of a profile; each distinct op with its details is interned once."""
     order, places = _renumbered_profile_keys(numbers)
     interned = []
     for number in order:
@@ -364,7 +352,7 @@ def read_profile(path: Path) -> Trace:
 
 
 def _read_profile_windows(folder: Path) -> Trace:
-    """The windows in a folder as one trace; those that cannot be read are named."""
+    """The profiles in a folder of windows as one trace; those that cannot be read are named."""
     windows: list[RecordedRequests] = []
     missing: list[str] = []
     errors: list[FileError] = []

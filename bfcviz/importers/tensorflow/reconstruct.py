@@ -24,7 +24,7 @@ from bfcviz.events.ledger import Ledger
 from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Pool
 from bfcviz.events.schema import EVENT, Events, Kind
-from bfcviz.importers.event_makers import interleave, without
+from bfcviz.importers.event_order import interleave, without
 from bfcviz.native import MAX_REGIONS
 from bfcviz.units import format_bytes
 
@@ -57,7 +57,7 @@ RecordedRequestRows = NDArray[np.void]
 
 
 def unknown_requests(count: int) -> RecordedRequestRows:
-    """Rows without any number that a file may leave out."""
+    """Requests to be reconstructed, without any number that a file may leave out."""
     rows: RecordedRequestRows = np.zeros(count, REQUEST)
     for name in ("size", "bytes_in_use", "bytes_available", "bytes_reserved", "peak_bytes_in_use"):
         rows[name] = ABSENT
@@ -77,7 +77,7 @@ class RecordedRequests:
 
 
 def match_frees(requests: RecordedRequestRows) -> tuple[NDArray[np.int64], int]:
-    """For each request the index of the allocation that it is or frees, -1 if unknown; and how many are unknown."""
+    """For each recorded request the index of the allocation that it is or frees; -1: unknown; and how many are."""
     places = np.arange(len(requests), dtype=np.int64)
     live: dict[int, int] = {}
     unmatched = 0
@@ -101,7 +101,7 @@ _SHORT_DIGITS = 6  # TraceMe writes doubles as absl::StrCat does: with six signi
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """Numbers of the reconstruction, one entry per request: its chunk, and the heap's bytes after it."""
+    """Numbers of a reconstruction, one entry per request: its chunk, and the heap's bytes after it."""
 
     address: NDArray[np.uint64]
     size: NDArray[np.uint64]
@@ -112,7 +112,7 @@ class Rebuilt:
 
 @dataclass(frozen=True)
 class Checks:
-    """How many requests were compared, and which differ."""
+    """How many recorded requests were compared with their reconstruction, and which differ."""
 
     checked: int  # requests compared
     matched: int  # requests whose recorded numbers all equal those of the reconstruction
@@ -124,11 +124,11 @@ class Checks:
 
     @property
     def differing(self) -> int:
-        """Requests in which at least one number differs."""
+        """Recorded requests in which at least one number differs from the reconstruction."""
         return self.checked - self.matched
 
     def to_json(self, pool: str, method: str, unmatched: int, **more: object) -> dict[str, object]:
-        """The entry of a heap in `Origin.details`; `unmatched`: frees of addresses that were never allocated."""
+        """The checks of a reconstructed heap for `Origin.details`; `unmatched`: frees of addresses never allocated."""
         return {
             "pool": pool,
             "method": method,
@@ -143,7 +143,7 @@ class Checks:
 
 
 def compare(requests: RecordedRequestRows, rebuilt: Rebuilt) -> Checks:
-    """Compare all recorded numbers; numbers that were not recorded count as equal."""
+    """Compare all recorded numbers with their reconstruction; numbers that were not recorded count as equal."""
     # TensorFlow's names: a reader of the result looks them up there.
     differs: dict[str, Mask] = {
         "addr": requests["address"] != rebuilt.address,
@@ -171,7 +171,7 @@ def _bytes_before_replay(requests: RecordedRequestRows, rebuilt: Rebuilt) -> int
 
 
 def fragmentation(rebuilt: Rebuilt) -> NDArray[np.float64]:
-    """(free - largest) / free as TensorFlow computes it: NaN if no bytes are free."""
+    """Fragmentation of a reconstruction, (free - largest) / free as by TensorFlow: NaN if no bytes are free."""
     free = rebuilt.free_bytes.astype(np.float64)
     largest = rebuilt.largest_free_chunk.astype(np.float64)
     result = np.full(len(free), np.nan)
@@ -180,7 +180,7 @@ def fragmentation(rebuilt: Rebuilt) -> NDArray[np.float64]:
 
 
 def _fragmentation_differs(recorded: NDArray[np.float64], rebuilt: Rebuilt) -> Mask:
-    """Compare at the precision of the file."""
+    """Whether recorded fragmentation differs from the reconstruction, at the precision of the file."""
     absent = recorded < 0
     if absent.all():
         return ~absent
@@ -193,7 +193,7 @@ def _fragmentation_differs(recorded: NDArray[np.float64], rebuilt: Rebuilt) -> M
 
 
 def _fragmentation_as_recorded(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The values rounded to six significant digits, as a profile has them."""
+    """Fragmentation rounded to six significant digits, as a profile has it."""
     distinct, back = np.unique(values, return_inverse=True)
     short = np.array([float(f"{value:.{_SHORT_DIGITS}g}") for value in distinct.tolist()])
     return short[back] if len(short) else values
@@ -218,7 +218,7 @@ def _first_differing_request(requests: RecordedRequestRows, rebuilt: Rebuilt, wr
 
 
 def _compared_numbers_text(address: int, size: int, bytes_in_use: int, fragmented: float) -> str:
-    """The recorded ones of these numbers."""
+    """The recorded ones of the numbers that a reconstruction is compared by, as text."""
     at = f"{'' if size == ABSENT else f'{size} bytes '}at {int(address):#x}"
     in_use = "" if bytes_in_use == ABSENT else f", {bytes_in_use} in use"
     return at + in_use + ("" if fragmented < 0 else f", fragmentation {fragmented:.6g}")
@@ -253,7 +253,7 @@ class _RecordedSubAllocator(PythonSubAllocator):
         return waiting.pop(0) if waiting and waiting[0][1] >= num_bytes else None
 
     def free(self, address: int, num_bytes: int) -> None:  # noqa: ARG002  the memory is only address space
-        """Note a release: a grant after it may follow."""
+        """Note a release in a reconstruction: a grant after it may follow."""
         waiting = None if self._grants is None else self._grants.get(self.operation)
         if waiting and (address, 0) in waiting:
             waiting.remove((address, 0))
@@ -269,7 +269,7 @@ class ReconstructionReplay:
 
 
 class HeapRules(NamedTuple):
-    """What a replay assumes of the heap."""
+    """What the replay of a reconstruction assumes of the heap."""
 
     bytes_limit: int  # of the heap, in bytes
     allow_growth: bool  # whether the heap starts small and grows
@@ -282,7 +282,7 @@ class HeapRules(NamedTuple):
 def replay(
     requests: RecordedRequestRows, allocations: NDArray[np.int64], rules: HeapRules
 ) -> ReconstructionReplay:
-    """Serve the requests from an empty heap, as TensorFlow 2.21 would.
+    """Reconstruct a heap: serve the recorded requests from an empty heap, as TensorFlow 2.21 would.
 
     Args:
         requests: of one heap, in order. An allocation with address 0 failed.
@@ -330,7 +330,7 @@ _MOST_HEAPS = 16
 
 @dataclass
 class _HeapOfRequests:
-    """One of several heaps with one name in a profile: what it has in use, the addresses it used, its requests."""
+    """One of several heaps with one name to be reconstructed: what it has in use, its addresses, its requests."""
 
     in_use: int
     low: int
@@ -338,12 +338,12 @@ class _HeapOfRequests:
     places: list[int] = field(default_factory=list)
 
     def distance(self, address: int) -> int:
-        """Bytes between an address and those that the heap used."""
+        """Bytes between an address and those that the heap to be reconstructed used."""
         return max(self.low - address, address - self.high, 0)
 
 
 def heaps_of(requests: RecordedRequestRows) -> list[NDArray[np.intp]]:
-    """The indices of the requests of each heap, in order of their first request; a single one if that fits.
+    """The indices of the recorded requests of each heap, in order of their first request; a single one if that fits.
 
     Every heap must begin with nothing in use. Where several heaps fit, the one that used the nearest addresses is
     taken: only a replay can show whether that is right.
@@ -411,7 +411,7 @@ _BLOCK = 8192  # requests
 
 
 class PlacedChunks(NamedTuple):
-    """The events of one pool, and how well they agree with the recorded numbers."""
+    """The reconstructed events of one pool, and how well they agree with the recorded numbers."""
 
     # With the index of the request in `time`; chunks from before the first request are allocated first.
     events: Events
@@ -423,7 +423,7 @@ class PlacedChunks(NamedTuple):
 
 
 def place_chunks(requests: RecordedRequestRows, label_before: int) -> PlacedChunks | None:
-    """The events of one pool, with each chunk at its recorded address; `label_before`: of what was in use before.
+    """Reconstruct the events of one pool from recorded addresses; `label_before`: of what was in use before.
 
     None if the touched memory has more separate regions than a trace can number.
     """
@@ -457,14 +457,14 @@ def place_chunks(requests: RecordedRequestRows, label_before: int) -> PlacedChun
 
 
 def _recorded_request_rows(requests: RecordedRequestRows) -> Iterator[tuple[Any, ...]]:
-    """The columns that become events, row by row; in blocks, because Python objects need ten times the memory."""
+    """The recorded requests as rows to reconstruct from; in blocks, for Python objects need ten times the memory."""
     for start in range(0, len(requests), _BLOCK):
         block = requests[start : start + _BLOCK]
         yield from zip(*(block[name].tolist() for name in _COLUMNS), strict=True)
 
 
 def _recorded_address_runs(requests: RecordedRequestRows) -> list[tuple[int, int]]:
-    """The addresses that requests touch, as ascending, separate runs [start, stop)."""
+    """The addresses that recorded requests touch, as ascending, separate runs [start, stop)."""
     runs: list[tuple[int, int]] = []
     for start, size in sorted(zip(requests["address"].tolist(), requests["size"].tolist(), strict=True)):
         if runs and start <= runs[-1][1]:
@@ -475,7 +475,7 @@ def _recorded_address_runs(requests: RecordedRequestRows) -> list[tuple[int, int
 
 
 def _from_before(requests: RecordedRequestRows) -> list[int]:
-    """Indices of the frees whose chunk was in use before the first request."""
+    """Indices of the recorded frees whose chunk was in use before the first request."""
     places, seen = [], set()
     for place, (address, free) in enumerate(
         zip(requests["address"].tolist(), requests["free"].tolist(), strict=True)
@@ -487,7 +487,7 @@ def _from_before(requests: RecordedRequestRows) -> list[int]:
 
 
 def _not_seen(requests: RecordedRequestRows, known: NDArray[np.int64]) -> tuple[int, int]:
-    """Bytes in use beyond the known ones, which should be constant, and the number of requests where they differ."""
+    """Recorded bytes in use beyond the known ones, which should be constant, and how many requests differ."""
     recorded = requests["bytes_in_use"] != ABSENT
     beyond = requests["bytes_in_use"][recorded] - known[recorded]
     if not len(beyond):
@@ -509,7 +509,7 @@ _UNKNOWN = (*REGION_FACTS, "requested_bytes_in_use", "chunks_in_use")
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Events of all heaps, and how they compare with the recorded numbers."""
+    """Reconstructed events of all heaps, and how they compare with the recorded numbers."""
 
     events: Events  # one stream, in order
     pools: tuple[Pool, ...]  # the heaps, with the options they must have had
@@ -533,7 +533,7 @@ class _Heap:
 
 
 def reconstruct(recorded: RecordedRequests) -> Reconstruction:
-    """The events of every heap in `recorded`, interleaved, with a MARK at the start of each step."""
+    """Reconstruct the events of every heap in `recorded`, interleaved, with a MARK at the start of each step."""
     before = recorded.labels.intern("in use before the profile began")
     requests = recorded.requests.copy()
     heaps: list[_Heap] = []
@@ -560,7 +560,7 @@ def reconstruct(recorded: RecordedRequests) -> Reconstruction:
 def _heaps_of_name(
     requests: RecordedRequestRows, places: NDArray[np.intp], name: str, label_before: int
 ) -> list[tuple[NDArray[np.intp], _Heap]]:
-    """The heap with this name, and its requests; several ones if that makes every replay exact."""
+    """The reconstructed heap with this name, and its requests; several ones if that makes every replay exact."""
     heap = _reconstructed_heap(requests, places, name, label_before)
     parts = heaps_of(requests) if heap.check["differing"] else []
     if len(parts) < 2:
@@ -576,7 +576,7 @@ def _heaps_of_name(
 def _reconstructed_heap(
     requests: RecordedRequestRows, places: NDArray[np.intp], name: str, label_before: int
 ) -> _Heap:
-    """Replay one heap; if too few addresses match, use the recorded addresses instead."""
+    """Reconstruct one heap by replay; if too few addresses match, use the recorded addresses instead."""
     limit = _recorded_heap_limit(requests)
     allocations, unmatched = match_frees(requests)
     refuses_growth = False
@@ -608,7 +608,7 @@ def _reconstructed_heap(
 
 
 def _recorded_heap_limit(requests: RecordedRequestRows) -> int | None:
-    """The limit of the heap: bytes in use, reserved and available; None if not recorded."""
+    """The recorded limit of a heap to be reconstructed: bytes in use, reserved and available; None if not recorded."""
     known = requests[(requests["bytes_available"] != ABSENT) & (requests["bytes_in_use"] != ABSENT)]
     reserved = np.where(known["bytes_reserved"] == ABSENT, 0, known["bytes_reserved"])
     limits, counts = np.unique(
@@ -621,7 +621,7 @@ def _recorded_heap_limit(requests: RecordedRequestRows) -> int | None:
 def _reconstruction_differences(
     name: str, checks: Checks, replayed: ReconstructionReplay, unmatched: int
 ) -> list[str]:
-    """Descriptions of the differences between the replay and the recorded numbers."""
+    """Descriptions of the differences between the reconstruction and the recorded numbers."""
     reasons = []
     if unmatched:
         reasons.append(f"{unmatched} frees of addresses never allocated in the profile were left out")
@@ -654,7 +654,7 @@ def _heap_from_addresses(
     check: dict[str, object],
     facts: dict[str, int | None],
 ) -> _Heap:
-    """The heap from its recorded addresses, and what those do not show."""
+    """Reconstruct a heap from its recorded addresses, and say what those do not show."""
     events = placed.events
     order: NDArray[np.uint64] = events["time"]
     events["time"] = places[order]

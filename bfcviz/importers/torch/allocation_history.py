@@ -45,21 +45,21 @@ class CodeFrame:
 
 
 class FrameStack:
-    """A stack. `number`: its place in `HistoryRows.stacks`."""
+    """A stack in the allocation history. `number`: its place in `HistoryRows.stacks`."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
 class TraceRange(NamedTuple):
-    """The rows of one trace: [first, stop)."""
+    """The rows of one trace in the allocation history: [first, stop)."""
 
     first: int
     stop: int
 
 
 class HistoryEntrySource(NamedTuple):
-    """What several entries of the history share: where they come from.
+    """What several entries of the allocation history share: where they come from.
 
     `stack`: a number; 0: none. `forward`: of a gradient, the traceback of the forward pass.
     """
@@ -118,7 +118,7 @@ class HistoryRows:
         return made
 
     def of_list(self, items: list[Any]) -> Any:
-        """A list; of frames alone it becomes a `FrameStack`."""
+        """A list of a snapshot; of frames alone it becomes a `FrameStack`."""
         if not items or type(items[0]) is not CodeFrame:
             return items
         for frame in items:
@@ -132,7 +132,7 @@ class HistoryRows:
         return known
 
     def of_trace(self, first: int, count: int) -> TraceRange:
-        """A list of entries."""
+        """A list of entries of the allocation history."""
         return TraceRange(first, first + count)
 
     def _frame(self, made: dict[str, Any]) -> CodeFrame:
@@ -195,7 +195,7 @@ def number_of(frames: Any) -> int:
 
 
 def number_in(value: Any, what: str) -> int:
-    """A number of the history or its segments, from 0 to 2^63 - 1.
+    """A number of the allocation history or its segments, from 0 to 2^63 - 1.
 
     Raises:
         ValueError: it is not one.

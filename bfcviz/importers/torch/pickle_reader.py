@@ -37,7 +37,7 @@ class PickleBytes:
         self._stop = len(data)
 
     def _number(self, size: int) -> int:
-        """The next `size` bytes as a number without a sign."""
+        """The next `size` bytes of a pickle as a number without a sign."""
         if size > self._stop - self._at:
             raise EndOfPickle
         number = 0
@@ -55,7 +55,7 @@ class PickleBytes:
         return self._data[start : start + length]
 
     def _slice_length(self, length: int) -> None:
-        """A length beyond the end means that the file is cut off; one beyond all files means damage."""
+        """The length of a slice of a pickle: beyond the end it is cut off; beyond all files it is damaged."""
         if length >> 40:
             raise self._damage(f"announces {length:,} bytes")
 
@@ -98,7 +98,7 @@ _LARGEST_SET: Final = 1000  # snapshots have none; the hashes of chosen numbers 
 
 
 class OpenContainer:
-    """A list, dict or set on the stack that still grows.
+    """A list, dict or set on the stack of a pickle that still grows.
 
     Attributes:
         items: of a dict, keys and values in turn.
@@ -118,7 +118,7 @@ class OpenContainer:
 
 
 class PickleStack(PickleBytes):
-    """The values read so far.
+    """The values read from a pickle so far.
 
     Args:
         path: of the file, for errors.
@@ -138,7 +138,7 @@ class PickleStack(PickleBytes):
         self._most_values = max(_FLOOR, len(data) // _BYTES_PER_VALUE)
 
     def _add_text(self, text: str) -> None:
-        """Equal texts are one object."""
+        """Add a text from a pickle; equal texts are one object."""
         known = self._texts.get(text)
         if known is None:
             self._count_value()
@@ -154,7 +154,7 @@ class PickleStack(PickleBytes):
         return made
 
     def _open_filled(self, form: int) -> None:
-        """LIST, DICT, FROZENSET: the items came before."""
+        """The opcodes LIST, DICT, FROZENSET of a pickle: the items came before."""
         start = self._unmark()
         made = OpenContainer(form)
         self._count_value()
@@ -162,7 +162,7 @@ class PickleStack(PickleBytes):
         self._add(made, start + 1, form)
 
     def _fill(self, form: int) -> None:
-        """APPENDS, SETITEMS, ADDITEMS: add all that lies above the mark."""
+        """The opcodes APPENDS, SETITEMS, ADDITEMS of a pickle: add all that lies above the mark."""
         start = self._unmark()
         count = len(self._stack) - start
         made = self._container_at(start - 1)
@@ -177,7 +177,7 @@ class PickleStack(PickleBytes):
         self._add(self._container_at(start - 1), start, form)
 
     def _empty_list(self) -> OpenContainer | None:
-        """The list on top of the stack, if it is new."""
+        """The list on top of the stack of a pickle, if it is new."""
         value = self._stack[len(self._stack) - 1] if self._stack else None
         if type(value) is not OpenContainer:
             return None
@@ -192,7 +192,7 @@ class PickleStack(PickleBytes):
         return found
 
     def _add(self, made: OpenContainer, start: int, form: int) -> None:
-        """Move the values from `start` on from the stack into a container."""
+        """Move the values from `start` on from the stack of a pickle into a container."""
         if made.form != form or made.is_closed:
             raise self._damage("adds to a container of another kind, or to one that other values refer to")
         entries = 0
@@ -229,7 +229,7 @@ class PickleStack(PickleBytes):
         return self._close(value) if type(value) is OpenContainer else value
 
     def _close(self, made: OpenContainer) -> Any:
-        """The value of a container, which cannot change from now on."""
+        """The value of a container in a pickle, which cannot change from now on."""
         if made.is_closed:
             return made.value
         if made.form == DICT:
@@ -269,7 +269,7 @@ class PickleStack(PickleBytes):
                 raise self._damage("holds a trace entry outside of a list")
 
     def _plain(self, values: Any) -> Any:
-        """The values, for a set: few, and nothing nested, because hashing recurses."""
+        """The values of a pickle for a set: few, and nothing nested, because hashing recurses."""
         if len(values) > _LARGEST_SET:
             raise self._damage(f"holds a set of {len(values):,} values; the limit is {_LARGEST_SET}")
         for value in values:
@@ -354,7 +354,7 @@ class PickleReader(PickleStack):
         self.cut: str | None = None
 
     def read(self) -> Any:
-        """The value; of a file that is cut off, the outermost container with what is whole in it.
+        """The value of a pickle; if it is cut off, the outermost container with what is whole in it.
 
         Raises:
             FileError: the data is no pickle, holds more than plain values, or more values than its size allows.
@@ -367,7 +367,7 @@ class PickleReader(PickleStack):
             raise self._damage(str(error) or type(error).__name__) from None
 
     def _carry_out_all(self) -> bool:
-        """Carry out all opcodes; False: the file is cut off before the last."""
+        """Carry out all opcodes of a pickle; False: the file is cut off before the last."""
         try:
             while self._carry_out(self._number(1)):
                 pass
@@ -377,7 +377,7 @@ class PickleReader(PickleStack):
         return True
 
     def _carry_out(self, op: int) -> bool:
-        """Carry out one opcode; False: it is the last."""
+        """Carry out one opcode of a pickle; False: it is the last."""
         if op == ops.BINGET:
             self._get(self._number(1))
         elif op == ops.LONG_BINGET:
@@ -461,7 +461,7 @@ class PickleReader(PickleStack):
         return True
 
     def _read_long(self, length: int) -> None:
-        """A number of so many bytes."""
+        """A number of so many bytes in a pickle."""
         if length > _LONGEST_INT:
             raise self._damage(f"holds a number of {length:,} bytes; the limit is {_LONGEST_INT}")
         last = self._at + length - 1
@@ -471,7 +471,7 @@ class PickleReader(PickleStack):
             self._stack.append(int.from_bytes(self._slice(length), "little", signed=True))
 
     def _read_printed(self, op: int, text: bytes) -> None:
-        """A number of protocol 0."""
+        """A number of a pickle of protocol 0."""
         if op == ops.FLOAT:
             self._count_value()
             self._stack.append(float(text))
@@ -571,7 +571,7 @@ class PickleReader(PickleStack):
         return self._closed(self._stack[0])
 
     def _unfinished(self) -> Any:
-        """What is whole of a dict that is cut off; an empty one, if the outermost value is something else."""
+        """What is whole of a dict of a pickle that is cut off; an empty one, if the outermost is no dict."""
         stack = self._stack
         if not stack or type(stack[0]) is not OpenContainer:
             return stack[0] if stack and not self._marks else {}
@@ -592,14 +592,14 @@ class PickleReader(PickleStack):
         return whole
 
     def _grows(self, place: int) -> bool:
-        """Whether the value of a key, at a place of the stack, is a container of which more was to come."""
+        """Whether the value of a key, at a place of a pickle's stack, is a container of which more was to come."""
         after = place + 1
         return self._is_open(place) and (
             after >= len(self._stack) or after in self._marks or self._is_open(after)
         )
 
     def _is_whole(self, place: int) -> bool:
-        """Whether nothing more is to come for the item of a list at a place of the stack, because another follows."""
+        """Whether nothing more is to come for an item of a list on a pickle's stack, because another follows."""
         after = place + 1
         return not self._is_open(place) or (after < len(self._stack) and after not in self._marks)
 
@@ -610,7 +610,7 @@ class PickleReader(PickleStack):
         return not made.is_closed
 
     def _whole_items(self, place: int) -> list[Any]:
-        """The whole items of a list that is cut off."""
+        """The whole items of a list of a pickle that is cut off."""
         made = self._stack[place]
         items = list(made.items) if made.form == LIST else []
         place += 1

@@ -43,16 +43,11 @@ from bfcviz.formats.torch_segments import (
     block_sizes,
     with_frames,
 )
-from bfcviz.importers.event_makers import (
-    HEAP_CHUNK,
-    HeapRegion,
-    RecordedHistory,
-    by_time,
-    events_of_state,
-    one_after_another,
-)
-from bfcviz.importers.file_content import TEXT, Content, read_content
+from bfcviz.importers.event_makers import HEAP_CHUNK, HeapRegion, RecordedHistory, events_of_state
+from bfcviz.importers.event_order import by_time, one_after_another
+from bfcviz.importers.file_content import Content, read_content
 from bfcviz.importers.file_format import Format, json_encoding
+from bfcviz.importers.file_limits import TEXT
 from bfcviz.importers.torch import allocation_history as rows_of
 from bfcviz.importers.torch.allocation_history import (
     ACTIONS,
@@ -90,7 +85,7 @@ _NEEDED = ("device", "address", "total_size", "blocks")
 
 
 class Annotation(NamedTuple):
-    """The begin or end of a named range of the program.
+    """The begin or end of a named range of the program in a PyTorch snapshot.
 
     `time`: microseconds; `number`: both ends of a range have the same, and no other range has it.
     """
@@ -104,7 +99,7 @@ class Annotation(NamedTuple):
 
 @dataclass
 class SnapshotContent:
-    """What a snapshot holds."""
+    """What a PyTorch snapshot holds."""
 
     # Of each device, by ascending address; with the keys of the file.
     segments: dict[int, list[Mapping[str, Any]]] = field(default_factory=dict)
@@ -115,12 +110,12 @@ class SnapshotContent:
 
     @property
     def devices(self) -> list[int]:
-        """Numbers of the devices that hold anything, ascending."""
+        """Numbers of the devices that a PyTorch snapshot holds anything of, ascending."""
         return sorted({*self.segments, *self.traces})
 
 
 def content_of(path: object, value: object, cut: str | None) -> SnapshotContent:
-    """The parts of what a pickle holds: a dict, or before PyTorch 2.0 a list of segments.
+    """The parts of a PyTorch snapshot, from what its pickle holds: a dict, or before PyTorch 2.0 a list of segments.
 
     `cut`: why the end of the file is missing; `value` is then what is whole.
 
@@ -165,7 +160,7 @@ def _why_no_snapshot(whole: object, cut: str | None) -> str:
 
 
 def _checked_segment(number: int, segment: object) -> int:
-    """Check one segment and its blocks; returns its device."""
+    """Check one segment of a snapshot and its blocks; returns its device."""
     if not isinstance(segment, dict) or not all(key in segment for key in _NEEDED):
         raise ValueError(f"segment {number} has not all of {', '.join(_NEEDED)}")
     address, size = number_in(segment["address"], "address"), number_in(segment["total_size"], "total_size")
@@ -185,7 +180,7 @@ def _checked_segment(number: int, segment: object) -> int:
 
 
 def _checked_snapshot_block(what: str, block: object, at: int) -> int:
-    """Check a block that begins at `at`; returns where it ends."""
+    """Check a block of a snapshot that begins at `at`; returns where it ends."""
     if not isinstance(block, dict) or not number_in(block.get("size"), f"size of {what}"):
         raise ValueError(f"{what} has no size")
     if block.get("address", at) != at:
@@ -216,7 +211,7 @@ def _add_device_traces(found: SnapshotContent, traces: object) -> None:
 
 
 def _snapshot_annotations(entries: object) -> list[Annotation]:
-    """The annotations; an end belongs to the newest begin of that name and device."""
+    """The annotations of a snapshot; an end belongs to the newest begin of that name and device."""
     found: list[Annotation] = []
     open_ranges: dict[tuple[str, int], list[int]] = {}
     for entry in _list_in_snapshot(entries):
@@ -250,7 +245,7 @@ _LONGEST: Final = MAX_LABEL_BYTES // 8  # JSON escapes a character with up to 6 
 
 
 class SnapshotLabels:
-    """Interns where entries and blocks come from: name, stack, compile context, private pool.
+    """Interns where entries and blocks of a snapshot come from: name, stack, compile context, private pool.
 
     Args:
         labels: the table.
@@ -273,11 +268,11 @@ class SnapshotLabels:
         self._of_sources: dict[int, int] = {}  # as `_numbers`, by `HistoryRows.source`
 
     def of_block(self, block: Mapping[str, Any], segment: Mapping[str, Any]) -> int:
-        """The label of a block in use."""
+        """The label of a block of a snapshot in use."""
         return self.of(self._source(block, segment))
 
     def of_old(self, block: Mapping[str, Any], segment: Mapping[str, Any], name: str = "") -> int:
-        """The label of a block that is older than the first entry; `name`: of a later annotation."""
+        """The label of a block of a snapshot that is older than the first entry; `name`: of a later annotation."""
         source = self._source(block, segment)
         metadata = name or source.metadata or ("" if source.stack else self._before)
         return self.of(source._replace(metadata=metadata))
@@ -289,7 +284,7 @@ class SnapshotLabels:
         return HistoryEntrySource(stack, metadata, context, pool, forward)
 
     def of_row(self, source: int, pool: str = "", name: str = "") -> int:
-        """The label of an entry, by its `HistoryRows.source`.
+        """The label of an entry of a snapshot, by its `HistoryRows.source`.
 
         `pool`: of its segment, if the entry does not say it; `name`: of a later annotation.
         """
@@ -303,7 +298,7 @@ class SnapshotLabels:
         return self.of(found if found.pool or not pool else found._replace(pool=pool))
 
     def of(self, source: HistoryEntrySource) -> int:
-        """The label of a source; 0 if nothing is known of it."""
+        """The label of a source in a snapshot; 0 if nothing is known of it."""
         known = self._numbers.get(source)
         if known is None:
             known = self._numbers[source] = self._intern(source)
@@ -329,7 +324,7 @@ class SnapshotLabels:
         return self._labels.intern(name, **details) if name or details else 0
 
     def _fits(self, lines: list[CodePlace], *texts: str) -> bool:
-        """Count the characters of a label, if the limits allow them."""
+        """Count the characters of a label from a snapshot, if the limits allow them."""
         length = sum(len(line.file) + len(line.function) + 16 for line in lines) + sum(map(len, texts))
         if length > _LONGEST or self._characters + length > self._most:
             return False
@@ -345,7 +340,7 @@ SNAPSHOT: Final = "snapshot"
 
 
 class SnapshotBlockReports:
-    """Passes the reports of `Segments` on to a recorded history; without a time, at that of the last report."""
+    """Passes the reports of a snapshot's `Segments` on to a history; without a time, at that of the last report."""
 
     def __init__(self, history: RecordedHistory) -> None:
         self._history = history
@@ -354,22 +349,22 @@ class SnapshotBlockReports:
     def allocate(  # noqa: PLR0913, PLR0917  as `SegmentReports`
         self, address: int, size: int, requested: int, label: int, stream: int, time: int | None
     ) -> None:
-        """Memory came into use."""
+        """Memory of a snapshot came into use."""
         self._history.at(time or 0)
         self._ledger.allocate(address, size, requested, label, stream)
 
     def free(self, address: int, time: int | None) -> None:
-        """Memory was freed."""
+        """Memory of a snapshot was freed."""
         self._history.at(time or 0)
         self._ledger.free(address)
 
     def grant(self, address: int, size: int, *, join: bool, time: int | None) -> None:
-        """The allocator got memory."""
+        """The allocator of a snapshot got memory."""
         self._history.at(time or 0)
         self._ledger.grant(address, size, join=join)
 
     def release(self, address: int, time: int | None) -> None:
-        """A grant was released."""
+        """A grant of a snapshot was released."""
         self._history.at(time or 0)
         self._ledger.release(address)
 
@@ -385,7 +380,7 @@ class SnapshotTables:
     start: int  # time of step 0, in microseconds
 
     def time(self, microseconds: int) -> int:
-        """Nanoseconds from step 0; 0 for an entry without a time."""
+        """Nanoseconds from step 0 of a snapshot; 0 for an entry without a time."""
         return 0 if microseconds < 0 else (microseconds - self.start) * 1000
 
 
@@ -399,7 +394,7 @@ def changing_snapshot_rows(rows: HistoryRows, trace: TraceRange) -> NDArray[np.i
 def _rewound_snapshot_trace(
     tables: SnapshotTables, trace: TraceRange, segments: Sequence[Mapping[str, Any]]
 ) -> SegmentRewind:
-    """The state before a trace; `segments`: of its device at the end, by ascending address."""
+    """The state before a trace in a snapshot; `segments`: of its device at the end, by ascending address."""
     rows = tables.rows
     changing = changing_snapshot_rows(rows, trace)
     actions = np.frombuffer(rows.action, np.uint8)[changing]
@@ -489,7 +484,7 @@ class SnapshotDeviceReplay:
         ]
 
     def run(self, annotations: Sequence[Annotation]) -> Events:
-        """Write all events; `annotations`: of this device, by time."""
+        """Write all events of a device of a snapshot; `annotations`: of this device, by time."""
         self._write_beginning()
         waiting = list(reversed(annotations))
         for row, action, address, microseconds in self._entries():
@@ -508,7 +503,7 @@ class SnapshotDeviceReplay:
         return self.history.events()
 
     def _entries(self) -> Iterator[tuple[int, int, int, int]]:
-        """Number, action, address and time, in microseconds, of each entry but requests to free."""
+        """Number, action, address and time, in microseconds, of each entry of a snapshot but requests to free."""
         rows, first = self._rows, self._trace.first
         actions = np.frombuffer(rows.action, np.uint8)[first : self._trace.stop]
         wanted = np.flatnonzero(actions != rows_of.FREE_REQUESTED) + first
@@ -532,7 +527,7 @@ class SnapshotDeviceReplay:
         self._mark(HISTORY_BEGINS, 0)
 
     def _carry_out(self, row: int, action: int, time: int) -> None:
-        """Carry out an entry that is not about a block."""
+        """Carry out an entry of a snapshot that is not about a block."""
         rows, rewind = self._rows, self._rewind
         if action in (rows_of.SEGMENT_ALLOC, rows_of.SEGMENT_MAP):
             for piece in rewind.granted.get(row, ()):
@@ -569,7 +564,7 @@ class SnapshotDeviceReplay:
         self._heap.allocate(address, size, requested, label, stream, time)
 
     def _grant(self, piece: SegmentPiece, time: int) -> None:
-        """Pieces that are released together, side by side in an expandable segment, are one region."""
+        """Grant memory of a snapshot: pieces of an expandable segment that are released together are one region."""
         joins = piece.grows and self._ends.pop(piece.start, None) == piece.ends
         if piece.grows:
             self._ends[piece.stop] = piece.ends
@@ -589,7 +584,7 @@ class SnapshotDeviceReplay:
         self.history.mark(self._tables.table.intern(name, **details), value)
 
     def _correct(self) -> None:
-        """Change what differs from the segments."""
+        """Change what differs from the segments of the snapshot."""
         ledger = self.history.ledger
         self._heap.forget_refused(ledger.in_use)
         self.differing = self._heap.mend(
@@ -611,7 +606,7 @@ _DEEPEST: Final = 16  # lists and objects in each other; snapshots have 6
 
 
 def read_json(path: Path, data: bytes, rows: HistoryRows) -> Any:
-    """The value that a JSON snapshot holds; its entries become rows, its frames stacks.
+    """The value that a PyTorch snapshot in JSON holds; its entries become rows, its frames stacks.
 
     Raises:
         FileError: it is damaged, cut off, or too large.
@@ -626,7 +621,7 @@ def read_json(path: Path, data: bytes, rows: HistoryRows) -> Any:
 
 
 def _json_snapshot_value(value: Any, rows: HistoryRows, depth: int) -> Any:
-    """What `PickleReader` makes of the same value: an entry is a row, a list of entries a range, of frames a stack."""
+    """What a JSON value of a snapshot becomes: an entry is a row, a list of entries a range, of frames a stack."""
     if depth == 0:
         raise ValueError("is nested too deeply")
     if isinstance(value, dict):
@@ -644,7 +639,7 @@ def _json_snapshot_value(value: Any, rows: HistoryRows, depth: int) -> Any:
 
 
 def _plain_json_value(value: Any) -> Any:
-    """Entries belong into traces, frames into stacks."""
+    """A plain value of a snapshot in JSON: entries belong into traces, frames into stacks."""
     if isinstance(value, list) and any(is_entry(each) or isinstance(each, CodeFrame) for each in value):
         raise ValueError("mixes entries or frames with other values in one list")
     return value
@@ -660,7 +655,7 @@ _LATEST: Final = 1 << 52  # microseconds
 
 
 def read_snapshot(path: Path) -> Trace:
-    """Read a snapshot of any version of PyTorch, or what is whole of one that is cut off.
+    """Read a PyTorch snapshot of any version, or what is whole of one that is cut off.
 
     Raises:
         FileError: it is no snapshot, or holds anything that can run code.
@@ -679,7 +674,7 @@ def read_snapshot(path: Path) -> Trace:
 
 
 def _read_snapshot_value(path: Path, content: Content, rows: HistoryRows) -> tuple[Any, str | None]:
-    """The value of the file, and why its end is missing."""
+    """The value of a snapshot's file, and why its end is missing."""
     if content.data.startswith((b"{", b"[", b"\xff\xfe", b"\xfe\xff", b"\xef")):
         return read_json(path, content.data, rows), None
     reader = PickleReader(path, content.data, rows)
@@ -688,7 +683,7 @@ def _read_snapshot_value(path: Path, content: Content, rows: HistoryRows) -> tup
 
 
 class _Importer:
-    """Makes the trace of a snapshot."""
+    """Makes the trace of a PyTorch snapshot."""
 
     def __init__(self, path: Path, found: SnapshotContent, rows: HistoryRows, file_size: int) -> None:
         self._path = path
@@ -708,7 +703,7 @@ class _Importer:
         self._failures: dict[int, list[int]] = {}
 
     def trace(self, cut: str | None) -> Trace:
-        """The trace; `cut`: why the end of the file is missing."""
+        """The trace of a PyTorch snapshot; `cut`: why the end of the file is missing."""
         replayed = {device for device in self._devices if self._has_history(device)}
         logs = [self._events(device, replayed=device in replayed) for device in self._devices]
         timed = bool(replayed) and not any(self._is_without_times(device) for device in replayed)
@@ -767,7 +762,7 @@ class _Importer:
         return events
 
     def _state_events(self, segments: Sequence[Mapping[str, Any]]) -> Events:
-        """Events that build exactly the blocks of a device; `segments`: by ascending address."""
+        """Events that build exactly the blocks of a device of a snapshot; `segments`: by ascending address."""
         rows, streams = [], TorchStreamNumbers()
         for segment in segments:
             at, stream = segment["address"], streams.of(segment.get("stream", 0))
@@ -801,7 +796,7 @@ class _Importer:
             self._reasons.append(f"{name}: {words}")
 
     def _totals(self, device: int) -> dict[str, int]:
-        """Sums over the blocks, by PyTorch's names; sizes in bytes.
+        """Sums over the blocks of a snapshot, by PyTorch's names; sizes in bytes.
 
         `active` includes blocks that were freed while another stream may still use them; `allocated` does not.
         """
@@ -826,7 +821,7 @@ class _Importer:
     # -- all devices ----------------------------------------------------------------------------------------------
 
     def _first_time(self) -> int:
-        """Time of step 0, in microseconds: the first entry or annotation."""
+        """Time of step 0 of a snapshot, in microseconds: the first entry or annotation."""
         times = np.frombuffer(self._rows.time, np.int64)
         times = times[times >= 0]
         known = [annotation.time for annotation in self._found.annotations]
@@ -883,7 +878,7 @@ def _overwritten_history_text(settings: Mapping[str, Any]) -> str:
 
 
 def _snapshot_pool_options(settings: Mapping[str, Any]) -> dict[str, object]:
-    """The allocator's settings that are plain values, by PyTorch's names."""
+    """The allocator's settings in a snapshot that are plain values, by PyTorch's names."""
     options: dict[str, object] = {}
     for name, value in list(settings.items())[:_MOST_OPTIONS]:
         numbers = value.values() if isinstance(value, dict) else ()

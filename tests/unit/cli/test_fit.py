@@ -6,7 +6,7 @@ import pytest
 from shared import short_file
 
 import bfcviz
-from bfcviz.cli import common, main
+from bfcviz.cli import main, progress_bar
 from bfcviz.whatif.policy_replay import replay
 
 
@@ -84,7 +84,7 @@ def test_a_file_without_frees_says_what_it_has(sample, capsys):
 def test_a_terminal_shows_the_progress_and_nothing_remains(file, monkeypatch, capsys):
     drawn = []
 
-    class Bar(common.ProgressBar):
+    class Bar(progress_bar.ProgressBar):
         def __init__(self, *_):
             self.share = None
             drawn.append(self)
@@ -95,9 +95,9 @@ def test_a_terminal_shows_the_progress_and_nothing_remains(file, monkeypatch, ca
         def erase(self):
             drawn.append("erased")
 
-    monkeypatch.setattr(common, "ProgressBar", Bar)
+    monkeypatch.setattr(progress_bar, "ProgressBar", Bar)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with common.search_control("x") as control:
+    with progress_bar.search_control("x") as control:
         bfcviz.smallest_limit(file, control=control, cache=None)
     assert 0 < drawn[0].share <= 1
     assert drawn[1:] == ["erased"]

@@ -1,7 +1,6 @@
-"""`bfcviz report`: its formats, what it prints, its errors, and the progress bar."""
+"""`bfcviz report`: its formats, what it prints, and its errors."""
 
 import contextlib
-import io
 import json
 import re
 
@@ -10,8 +9,7 @@ from shared import SHARED, needs_shared
 from unit.figures.synthetic import busy_trace
 
 import bfcviz
-from bfcviz.cli import common, main
-from bfcviz.cli.common import ProgressBar, open_with_progress
+from bfcviz.cli import main
 from bfcviz.events.origin import REGION_FACTS, KnownGaps
 from bfcviz.live.observed_heap import ObservedHeap
 
@@ -85,40 +83,6 @@ def test_an_interrupt_leaves_no_file(file, tmp_path, monkeypatch):
     monkeypatch.setattr("bfcviz.exporters.report_page._holders_html", interrupted)
     assert main(["report", str(file), "-o", str(tmp_path / "r.html")]) == 130
     assert not any(tmp_path.iterdir())
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_a_terminal_shows_how_much_was_read(file, monkeypatch):
-    monkeypatch.setattr(common, "_QUIET_S", 0.0)
-    monkeypatch.setattr(common, "_PAUSE_S", 0.001)
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    with open_with_progress(str(file)) as trace:
-        for _ in trace.blocks():
-            pass
-        while "100 %" not in terminal.getvalue():
-            pass
-    assert terminal.getvalue().endswith("\r\x1b[K")
-    assert "Reading busy.parquet [" in terminal.getvalue()
-
-
-def test_a_pipe_shows_nothing(file, capsys):
-    with open_with_progress(str(file)) as trace:
-        assert type(trace) is bfcviz.Trace
-    assert capsys.readouterr().err == ""
-
-
-def test_a_quick_file_shows_nothing():
-    terminal = Terminal()
-    bar = ProgressBar("Reading", terminal)
-    bar.draw()
-    bar.erase()
-    assert terminal.getvalue() == ""
-    assert bar.draw() is None
 
 
 @needs_shared

@@ -11,7 +11,7 @@ from unit.figures.synthetic import PlainHeap
 import bfcviz
 from bfcviz import policy_comparison
 from bfcviz.cli import main
-from bfcviz.cli.common import pool_number
+from bfcviz.cli.arguments import pool_number
 from bfcviz.events.marks import packed_value
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind

@@ -6,7 +6,6 @@ import gc
 import pickle
 import sys
 import threading
-import weakref
 from math import prod
 
 import numpy as np
@@ -17,28 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-import bfcviz
-from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.cuda import KINDS, cuda_sub_allocator
 from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.allocator.interface import AllocationAttributes
 from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices.networks import MLP
-from bfcviz.devices.tensors import (
-    SPECIAL,
-    UNKNOWN_STEP,
-    ElementType,
-    MemoryLog,
-    Tensor,
-    checked_shape,
-    element_type,
-    resolve_shape,
-    step,
-)
+from bfcviz.devices.tensors import Tensor, checked_shape, resolve_shape
 from bfcviz.devices.training import Training
 from bfcviz.errors import AllocatorError, InvalidRequest, MissingExtra, OutOfMemory
-from bfcviz.events.log import Reader
-from bfcviz.events.schema import Kind
 
 
 @pytest.fixture
@@ -455,152 +440,6 @@ def test_parts_are_numpys(sizes, data):
 
 
 # ------------------------------------------------------------------------------
-# Constructed elements: each is constructed once after allocation and destroyed once before the free.
-
-
-class Counting:
-    """ElementOperations that record the calls; the constructor number `fail_at` raises."""
-
-    def __init__(self, told, fail_at=None):
-        self.told = told
-        self.fail_at = fail_at
-
-    def construct(self, address):
-        if len(self.told) == self.fail_at:
-            raise RuntimeError("no more")
-        ctypes.c_uint64.from_address(address).value = 7
-        self.told.append(("+", address))
-
-    def destroy(self, address):
-        assert ctypes.c_uint64.from_address(address).value == 7  # still its own memory
-        self.told.append(("-", address))
-
-
-def counted(told, fail_at=None):
-    return ElementType("counted", 16, operations=lambda: Counting(told, fail_at))
-
-
-def test_constructors_and_destructors_run_once_for_each_element(heap):
-    told = []
-    tensor = Tensor(heap, counted(told), (2, 3))
-    places = [tensor.address + 16 * number for number in range(6)]
-    assert told == [("+", place) for place in places]
-    view = tensor[1]
-    del tensor
-    assert len(told) == 6
-    del view
-    assert told[6:] == [("-", place) for place in places]
-    assert heap.stats().chunks_in_use == 0
-
-
-def test_a_constructor_that_fails_leaves_nothing_behind(heap):
-    told = []
-    with pytest.raises(RuntimeError, match="no more"):
-        Tensor(heap, counted(told, fail_at=3), (5,))
-    assert [what for what, _ in told] == ["+", "+", "+", "-", "-", "-"]
-    assert heap.stats().chunks_in_use == 0
-
-
-def test_nothing_is_constructed_without_memory(heap):
-    told = []
-    with pytest.raises(OutOfMemory):
-        Tensor(heap, counted(told), (MIB,))
-    Tensor(heap, counted(told), (0,))
-    assert told == []
-
-
-@pytest.mark.parametrize("name", SPECIAL)
-def test_constructed_elements_lie_in_host_memory_only(name):
-    heap = new_heap(MIB)
-    before = snapshot(heap)
-    with pytest.raises(InvalidRequest, match="host memory"):
-        Tensor(heap, name, (3,))
-    assert snapshot(heap) == before
-
-
-def test_short_texts_lie_in_the_heap_itself(heap):
-    tensor = Tensor.of(heap, ["left", "x" * 22, "y" * 23, ""])
-    assert (tensor.dtype.name, tensor.nbytes) == ("string", 4 * 24)
-    memory = ctypes.string_at(tensor.address, tensor.nbytes)
-    assert memory[:5] == bytes([4 << 2]) + b"left"  # as TensorFlow's tstring
-    assert b"x" * 22 in memory
-    assert b"y" * 5 not in memory
-    assert tensor.tolist() == [b"left", b"x" * 22, b"y" * 23, b""]
-
-
-def test_texts_begin_empty_though_the_memory_was_used_before(heap):
-    Tensor(heap, "u1", (240,)).write(255)
-    assert Tensor(heap, "string", (10,)).tolist() == [b""] * 10
-
-
-def test_texts_as_an_array_are_a_copy(heap):
-    tensor = Tensor.of(heap, [["a", "b"], ["c", "d"]])
-    array = np.asarray(tensor)
-    assert array.dtype == object
-    assert array.tolist() == [[b"a", b"b"], [b"c", b"d"]]
-    with pytest.raises(ValueError):
-        tensor.__array__(copy=False)
-    with pytest.raises(InvalidRequest, match="string"):
-        tensor.numpy()
-    with pytest.raises(InvalidRequest, match="text"):
-        tensor.put(0, 5)
-    tensor[1].put(0, b"new")
-    assert tensor.get(2) == b"new"
-
-
-class Thing:
-    pass
-
-
-@pytest.mark.parametrize("name", ["resource", "variant"])
-def test_objects_live_as_long_as_their_element(heap, name):
-    tensor, thing = Tensor(heap, name, (3,)), Thing()
-    seen = weakref.ref(thing)
-    tensor.put(1, thing)
-    tensor.put(2, "other")
-    assert tensor.tolist() == [None, thing, "other"]
-    del thing
-    gc.collect()
-    assert seen() is not None
-    tensor.put(1, None)
-    assert seen() is None
-    tensor.put(0, Thing())
-    seen = weakref.ref(tensor.get(0))
-    del tensor
-    assert seen() is None
-
-
-def test_a_type_is_known_by_many_names():
-    assert element_type("float32") == element_type(np.float32) == element_type(np.dtype("f4"))
-    assert str(element_type("string")) == "string"
-    assert element_type(SPECIAL["variant"]) is SPECIAL["variant"]
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.binary(max_size=60)), max_size=40))
-def test_texts_are_what_was_put_there_last(puts):
-    heap = new_heap(MIB, HostSubAllocator())
-    tensor, expected = Tensor(heap, "string", (5,)), [b""] * 5
-    for index, text in puts:
-        tensor.put(index, text)
-        expected[index] = text
-        assert tensor.tolist() == expected
-    del tensor
-    assert heap.stats().chunks_in_use == 0
-
-
-def test_any_objects_can_be_values(heap):
-    values = [{"a": 1}, None, (2, 3)]
-    array = np.empty(3, object)
-    array[:] = values
-    tensor = Tensor.of(heap, array, "variant")
-    assert tensor.tolist() == values
-    with pytest.raises(InvalidRequest, match="text"):
-        Tensor.of(heap, array)
-    gc.collect()
-    assert heap.stats().chunks_in_use == 1
-
-
-# ------------------------------------------------------------------------------
 # Tensors in GPU memory over a fake driver: addresses, array interfaces, lifetimes.
 
 
@@ -748,102 +587,3 @@ def test_the_collector_is_not_needed():
             assert heap.stats().chunks_in_use == 0
     finally:
         gc.enable()
-
-
-# ------------------------------------------------------------------------------
-# The memory log: step, kernel, shape, dtype and allocation id of every tensor, here and in the heap's trace.
-
-
-def heap_of(name="bfc"):
-    return BFCAllocator(HostSubAllocator(), 4 * MIB, name=name)
-
-
-def test_every_tensor_is_taken_down():
-    heap = heap_of("GPU_0_bfc")
-    with MemoryLog() as log, step(3, heap):
-        tensor = Tensor(heap, "float32", (64, 10), kernel="dense/MatMul")
-        number = tensor.allocation_id
-        view = tensor[2:]  # without its own memory
-        del tensor, view
-    begins, made, gone = log.records
-    assert (begins.kind, begins.step_id) == ("step", 3)
-    assert (made.kind, made.step_id, made.kernel) == ("allocate", 3, "dense/MatMul")
-    assert (made.dtype, made.shape, made.allocator) == ("float32", (64, 10), "GPU_0_bfc")
-    assert (made.requested, made.allocated, made.allocation_id) == (2560, 2560, number)
-    assert gone == made._replace(kind="free")
-    assert "dense/MatMul allocates float32 [64, 10]" in str(made)
-    assert "is freed" in str(gone)
-
-
-def test_the_trace_says_the_same():
-    heap = heap_of()
-    with step(7, heap):
-        tensor = Tensor(heap, "int64", (3, 5), kernel="Gather")
-    events = Reader(heap.log, 0).read(100)
-    mark, made = (events[events["kind"] == kind][0] for kind in (Kind.MARK, Kind.ALLOCATE))
-    assert mark["seq"] < made["seq"]
-    assert (heap.labels.name(int(mark["label"])), mark["size"]) == ("step", 7)
-    label = heap.labels[int(made["label"])]
-    assert (label.name, dict(label.details)) == ("Gather", {"data_type": "int64", "shape": "[3,5]"})
-    assert made["other"] == tensor.allocation_id
-
-
-def test_the_kernel_is_what_the_thread_is_busy_with():
-    heap = heap_of()
-    with MemoryLog() as log:
-        with bfcviz.label("encoder"):
-            first = Tensor(heap, "f4", (1,))
-        second = Tensor(heap, "f4", (1,))
-    assert [record.kernel for record in log.records] == ["encoder", "Unknown"]
-    assert [record.step_id for record in log.records] == [UNKNOWN_STEP] * 2
-    assert "outside any step" in str(log.records[0])
-    assert [record.kernel for record in log.alive] == ["encoder", "Unknown"]
-    assert first.address != second.address
-
-
-def test_what_leaks_stays_alive_in_it():
-    one, two = heap_of("one"), heap_of("two")
-    with MemoryLog() as log:
-        kept = [Tensor(heap, "f4", (size,), kernel="k") for size in (10, 20) for heap in (one, two)]
-        del kept[1:3]
-        assert [(record.allocator, record.shape) for record in log.alive] == [("one", (10,)), ("two", (20,))]
-        kept.clear()
-        assert log.alive == []
-
-
-def test_it_keeps_the_newest_lines():
-    heap = heap_of()
-    with MemoryLog(keep=5) as log:
-        for size in range(1, 20):
-            Tensor(heap, "f4", (size,))
-    assert len(log.records) == 5
-    assert log.records[-1].shape == (19,)
-    assert [record.kind for record in log.records] == ["free", "allocate", "free", "allocate", "free"]
-
-
-def test_nothing_is_taken_down_outside():
-    heap = heap_of()
-    log = MemoryLog()
-    before = Tensor(heap, "f4", (1,))
-    with log:
-        del before
-        silent = Tensor(heap, "f4", (2,), attributes=AllocationAttributes(allocation_will_be_logged=True))
-    del silent
-    assert [record.kind for record in log.records] == ["free"]
-    assert log.alive == []
-
-
-def test_threads_have_steps_of_their_own():
-    heap = heap_of()
-    with MemoryLog() as log, step(1, heap):
-
-        def work():
-            with step(2, heap):
-                Tensor(heap, "f4", (1,), kernel="theirs")
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-        Tensor(heap, "f4", (1,), kernel="ours")
-    steps = {record.kernel: record.step_id for record in log.records if record.kind == "allocate"}
-    assert steps == {"theirs": 2, "ours": 1}

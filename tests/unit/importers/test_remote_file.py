@@ -13,8 +13,8 @@ from unit.whatif.sweep_streams import record
 import bfcviz
 from bfcviz.cli import main
 from bfcviz.errors import FileError, InvalidRequest, MissingExtra
-from bfcviz.importers import file_content
-from bfcviz.importers.file_content import is_url, local_copy
+from bfcviz.importers import remote_file
+from bfcviz.importers.remote_file import is_url, local_copy
 from bfcviz.whatif.requests import requests_of, stream_of
 
 fsspec = pytest.importorskip("fsspec")
@@ -157,7 +157,7 @@ def test_an_error_does_not_tell_passwords_and_signatures():
     ],
 )
 def test_the_text_of_a_chain_has_no_secret(url):
-    shown = file_content.without_secrets(url)
+    shown = remote_file.without_secrets(url)
     assert "SECRET" not in shown
     assert [part.split("//")[0] for part in shown.split("::")] == [
         part.split("//")[0] for part in url.split("::")
@@ -165,12 +165,12 @@ def test_the_text_of_a_chain_has_no_secret(url):
 
 
 def test_a_query_may_have_colons():
-    assert file_content.without_secrets("https://h/f?sig=a::SECRET") == "https://h/f"
+    assert remote_file.without_secrets("https://h/f?sig=a::SECRET") == "https://h/f"
 
 
 def test_a_name_with_a_mark_of_its_own_is_shown_whole():
-    assert file_content.without_secrets("s3://b/run#3.pickle") == "s3://b/run#3.pickle"
-    assert file_content.without_secrets("s3://b/x?.parquet") == "s3://b/x?.parquet"
+    assert remote_file.without_secrets("s3://b/run#3.pickle") == "s3://b/run#3.pickle"
+    assert remote_file.without_secrets("s3://b/x?.parquet") == "s3://b/x?.parquet"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_name_with_a_mark_of_its_own_is_shown_whole():
 def test_the_copy_has_a_name_that_a_disk_takes_and_the_suffix(url, name, monkeypatch):
     seen = []
     monkeypatch.setattr(fsspec.core, "url_to_fs", lambda each: (None, each))
-    monkeypatch.setattr(file_content, "_copy_remote", lambda _system, _inner, copy: seen.append(copy))
+    monkeypatch.setattr(remote_file, "_copy_remote", lambda _system, _inner, copy: seen.append(copy))
     with local_copy(url) as copy:
         assert copy.name == name
         assert copy.resolve() == copy.parent.resolve() / name

@@ -10,7 +10,7 @@ from threads import wait_for_end
 from unit.importers.profile_maker import PlaneMaker, memory
 
 from bfcviz.errors import InvalidRequest, LiveError
-from bfcviz.importers.tensorflow.windows import open_windows
+from bfcviz.importers.tensorflow.profiler_windows import open_windows
 from bfcviz.live.tensorflow import observe_tensorflow
 
 

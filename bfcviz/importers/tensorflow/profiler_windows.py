@@ -97,7 +97,7 @@ def _renumbered_window_requests(
     threads: dict[tuple[str, int], int],
     path: object,
 ) -> RecordedRequestRows:
-    """The requests of a window with the numbers of all windows, which get the new names of this one."""
+    """The requests of a profiler window with the numbers of all windows, which get the new names of this one."""
     rows: RecordedRequestRows = window.requests.copy()
     of_label = [
         labels.intern(each.name, **each.details)
@@ -127,13 +127,13 @@ def _renumbered_window_requests(
 
 @dataclass
 class _WindowHeap:
-    """What one heap has in use after the windows so far."""
+    """What one heap has in use after the profiler windows so far."""
 
     sizes: dict[int, int] = field(default_factory=dict)  # bytes of each chunk in use, by address
     addresses: list[int] = field(default_factory=list)  # of these chunks, ascending
 
     def read(self, rows: RecordedRequestRows, *, is_first: bool) -> RecordedRequestRows:
-        """Carry out the requests of a window; the requests that must have come in the gap before it."""
+        """Carry out the requests of a profiler window; returns those that must have come in the gap before it."""
         frees: list[tuple[int, int, int]] = []
         allocations: list[tuple[int, int, int]] = []
         fresh: set[int] = set()  # addresses of which this window has told something
@@ -157,7 +157,7 @@ class _WindowHeap:
         return found
 
     def _remove_old(self, start: int, stop: int, fresh: set[int]) -> list[tuple[int, int, int]]:
-        """Remove the chunks in [start, stop) that are in use since before this window.
+        """Remove the chunks in [start, stop) that are in use since before this profiler window.
 
         Returns:
             Their addresses, sizes and requested bytes, which are not known.
@@ -182,7 +182,7 @@ class _WindowHeap:
 
 
 def files_of_windows(folder: Path) -> list[Path]:
-    """The complete windows in a folder and their contents, the innermost first; empty if one has other files, too."""
+    """The complete profiler windows in a folder and what is in them, innermost first; empty if one has other files."""
     found: list[Path] = []
     for window in whole_windows(folder):
         inside = sorted(window.rglob("*"), reverse=True)
@@ -215,7 +215,7 @@ class ProfilerWindow(NamedTuple):
 def open_windows(
     folder: str | os.PathLike[str], *, every_s: float = 0.5, ended: threading.Event | None = None
 ) -> Iterator[ProfilerWindow]:
-    """Yield the windows in a folder, the oldest first, then each new one, until `ended` is set.
+    """Yield the profiler windows in a folder, the oldest first, then each new one, until `ended` is set.
 
     Args:
         folder: of the windows; it may not exist yet.
@@ -236,7 +236,7 @@ def open_windows(
 
 
 def _opened_profile_window(window: Path) -> ProfilerWindow:
-    """Open the profile in a window."""
+    """Open the profile in a profiler window."""
     try:
         return ProfilerWindow(window, open_trace(profile_in(window)), None)
     except FileError as error:
@@ -244,7 +244,7 @@ def _opened_profile_window(window: Path) -> ProfilerWindow:
 
 
 def profile_in(window: Path) -> Path:
-    """The profile in a window; a process writes one profile.
+    """The file of the profile in a profiler window; a process writes one profile.
 
     Raises:
         FileError: there is none.

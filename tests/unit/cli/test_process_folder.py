@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bfcviz.cli.command import main, recorded_folder
+from bfcviz.cli.command import main
+from bfcviz.cli.process_folder import recorded_folder
 from bfcviz.errors import FileError
 from bfcviz.events.storage.folder import EVENTS_FILE
 

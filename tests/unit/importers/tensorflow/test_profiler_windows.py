@@ -8,8 +8,8 @@ import bfcviz
 from bfcviz.errors import FileError
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, Status
+from bfcviz.importers.tensorflow.profiler_windows import BETWEEN, join
 from bfcviz.importers.tensorflow.reconstruct import REQUEST, RecordedRequests
-from bfcviz.importers.tensorflow.windows import BETWEEN, join
 
 START = 1 << 40
 SIZE = 256

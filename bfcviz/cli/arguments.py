@@ -1,136 +1,70 @@
-"""What several subcommands share: files opened with a progress bar, steps, the ranks of a job, requests to serve."""
+"""Arguments that several commands share, and what they ask for: files, ranks, an allocator, requests, a range, a step.
+
+Its imports are light: `bfcviz view` starts the server of its page before it loads NumPy.
+"""
 
 import argparse
 import math
 import os
 import re
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
-
-import numpy as np
+from typing import TYPE_CHECKING, Final
 
 from bfcviz.cli.command import INTERRUPTED
 from bfcviz.errors import FileError, InvalidRequest, TraceError
-from bfcviz.events.schema import Events
-from bfcviz.events.trace import Trace
-from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.find_steps import NAMED_STEPS
-from bfcviz.model.grouping import UNNAMED
-from bfcviz.periodic import Periodic
-from bfcviz.terminal import printable, say
+from bfcviz.terminal import say
 from bfcviz.units import read_as
 
-if TYPE_CHECKING:  # a command that needs them waits for their import, and no other
+if TYPE_CHECKING:
     from bfcviz.analysis.ranks import RankSet
+    from bfcviz.events.trace import Trace
     from bfcviz.whatif.requests import RequestStream
-    from bfcviz.whatif.search import SearchControl
 
 # ------------------------------------------------------------------------------
-# Open a file with a progress bar on a terminal, and check where a command writes.
-
-_QUIET_S: Final = 0.5  # nothing is shown for so long: most files are read sooner
-
-_PAUSE_S: Final = 0.2
-_WIDTH: Final = 30
-_ERASE: Final = "\r\x1b[K"
+# The arguments that many subcommands have: the files after the first, `--by`, `--kinds`; and the file to write.
 
 
-class ProgressBar:
-    """One line on a terminal: what is read, how much of it, and for how long; a thread draws it."""
-
-    def __init__(self, text: str, stream: TextIO) -> None:
-        self.share: float | None = None  # how much is done, 0..1; None: unknown
-        self._text = printable(text)
-        self._stream = stream
-        self._began = time.monotonic()
-        self._lock = threading.Lock()
-        self._is_drawn = False
-        self._is_over = False
-
-    def draw(self) -> float | None:
-        """Draw the line; returns the seconds until the next time."""
-        with self._lock:
-            if self._is_over:
-                return None
-            elapsed = time.monotonic() - self._began
-            if elapsed >= _QUIET_S:
-                self._is_drawn = True
-                self._stream.write(f"{_ERASE}{self._text} {self._bar()}{elapsed:.0f} s")
-                self._stream.flush()
-            return _PAUSE_S
-
-    def count(self, done: int, total: int) -> None:
-        """So many of all are done."""
-        self.share = done / max(total, 1)
-
-    def erase(self) -> None:
-        """Remove the line; it is not drawn again."""
-        with self._lock:
-            self._is_over = True
-            if self._is_drawn:
-                self._stream.write(_ERASE)
-                self._stream.flush()
-
-    def _bar(self) -> str:
-        if self.share is None:
-            return ""
-        full = int(_WIDTH * self.share)
-        return f"[{'#' * full}{'.' * (_WIDTH - full)}] {100 * self.share:3.0f} % "
+def add_more_files(parser: argparse.ArgumentParser) -> None:
+    """Add `FILE ...`: the files of a command after the first one."""
+    parser.add_argument(
+        "more",
+        metavar="FILE",
+        nargs="*",
+        default=[],  # otherwise argparse calls it required
+        help="more files: the ranks or workers of one job, compared, the worst first. A folder or a pattern such as "
+        "'snapshots/*.pickle' stands for all files in it",
+    )
 
 
-class _CountedTrace(Trace):
-    """A trace that tells a progress bar how far its events were read."""
+def add_by(parser: argparse.ArgumentParser, what: str, default: str) -> None:
+    """Add `--by`, the property by which memory is grouped; `what` it groups, and the `default` in words."""
+    from bfcviz.model.grouping import UNNAMED  # noqa: PLC0415  only the commands that group
 
-    def __init__(self, trace: Trace, bar: ProgressBar) -> None:
-        super().__init__(trace.source)
-        self.path = trace.path
-        self._bar = bar
-
-    def read(self, start: int, stop: int) -> Events:
-        """As `Trace.read`."""
-        if stop - start > 1:  # not one that looks at a single event
-            self._bar.share = stop / max(len(self), 1)
-        return super().read(start, stop)
-
-
-@contextmanager
-def open_with_progress(file: str) -> Iterator[Trace]:
-    """Open a file; until the end of the `with` a terminal shows how much of it was read.
-
-    Raises:
-        FileError: the file cannot be read.
-    """
-    if not sys.stderr.isatty():
-        yield open_trace(file)
-        return
-    with _drawn_progress_bar(f"Reading {Path(file).name}") as bar:
-        yield _CountedTrace(open_trace(file), bar)
+    parser.add_argument(
+        "--by",
+        choices=UNNAMED,
+        default="op",
+        metavar="WHAT",
+        type=lambda name: name.replace("-", "_"),
+        help=f"what {what} by: one of {', '.join(UNNAMED)} (default: {default})",
+    )
 
 
-@contextmanager
-def _drawn_progress_bar(text: str) -> Iterator[ProgressBar]:
-    """A progress bar, drawn until the end of the `with` where there is a terminal."""
-    bar = ProgressBar(text, sys.stderr)
-    if not sys.stderr.isatty():
-        yield bar
-        return
-    drawing = Periodic(bar.draw, "bfcviz-progress")
-    drawing.start()
-    try:
-        yield bar
-    finally:
-        bar.erase()
-        drawing.stop()
+def add_kinds(parser: argparse.ArgumentParser, where: str) -> None:
+    """Add `--kinds`, the file of rules for kinds of memory; `where` says what shows kinds."""
+    parser.add_argument(
+        "--kinds",
+        metavar="FILE",
+        help=f"{where}: rules of your own, one `KIND: REGULAR EXPRESSION` a line, which is searched in the name and "
+        "the stack of an allocation; they come before the built-in ones",
+    )
 
 
 def writable(out: Path, source: str, suffixes: Sequence[str], *, force: bool) -> Path:
-    """`out`, checked before the work begins.
+    """The file that a command is to write, checked before the work begins.
 
     Raises:
         FileError: its ending names no format, it exists, it is the source, or its folder does not exist.
@@ -148,18 +82,6 @@ def writable(out: Path, source: str, suffixes: Sequence[str], *, force: bool) ->
             out, "", "cannot be written: its folder does not exist; make it, or choose another with -o"
         )
     return out
-
-
-def add_by(parser: argparse.ArgumentParser, what: str, default: str) -> None:
-    """Add the property by which memory is grouped; `what` it groups, and the `default` in words."""
-    parser.add_argument(
-        "--by",
-        choices=UNNAMED,
-        default="op",
-        metavar="WHAT",
-        type=lambda name: name.replace("-", "_"),
-        help=f"what {what} by: one of {', '.join(UNNAMED)} (default: {default})",
-    )
 
 
 # ------------------------------------------------------------------------------
@@ -180,9 +102,10 @@ def asked_ranks(
     words = [arguments.file, *arguments.more]
     if not arguments.more and os.path.isfile(arguments.file):  # noqa: PTH113  also of text that is no path
         return None
+    from bfcviz.cli.progress_bar import drawn_progress_bar  # noqa: PLC0415
     from bfcviz.public_functions import open_several  # noqa: PLC0415  with all answers about a trace
 
-    with _drawn_progress_bar("Reading the ranks") as bar:
+    with drawn_progress_bar("Reading the ranks") as bar:
         found = open_several(words, by=by, step=step, progress=bar.count)
     if found is not None:
         _ = found.worst  # raises where no rank can be read
@@ -190,12 +113,12 @@ def asked_ranks(
 
 
 def status_of(ranks: "RankSet") -> int | None:
-    """The exit status after these ranks: that of an interrupt, if files were left out."""
+    """The exit status of a command on these ranks: that of an interrupt, if files were left out."""
     return INTERRUPTED if ranks.left_out else None
 
 
-def pool_number(trace: Trace, word: str) -> int:
-    """The number of the allocator with this name, or with this number.
+def pool_number(trace: "Trace", word: str) -> int:
+    """The number of the allocator that `--pool` asks for by its name or number.
 
     Raises:
         TraceError: there is none; the message lists all.
@@ -214,7 +137,7 @@ def pool_number(trace: Trace, word: str) -> int:
 
 
 def add_request_arguments(parser: argparse.ArgumentParser, *, with_failed: bool = False) -> None:
-    """Add the file, the allocator, and whether failed requests are served; `with_failed`: they are by default."""
+    """Add FILE, `--pool`, the allocator, and whether failed requests are served; `with_failed`: they are by default."""
     parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
     parser.add_argument(
         "--pool",
@@ -239,7 +162,7 @@ def add_request_arguments(parser: argparse.ArgumentParser, *, with_failed: bool 
 
 
 def add_device_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the memory of the device, and the share of it that the process may take."""
+    """Add `--device` and `--fraction`: the memory of the device, and the share of it that the process may take."""
     parser.add_argument(
         "--device", metavar="SIZE", help="memory of the device, such as 80GiB: the limit of the process"
     )
@@ -253,7 +176,7 @@ def add_device_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def asked_device(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
-    """The limit in bytes, and the device if the limit is a share of it; None: not given.
+    """The limit that `--device` and `--fraction` ask for, and the device if it is a share of one; None: not given.
 
     Raises:
         InvalidRequest: the size or share is none, or the share is of an unknown device.
@@ -275,13 +198,14 @@ def asked_device(arguments: argparse.Namespace) -> tuple[int | None, int | None]
 
 
 def asked_requests(arguments: argparse.Namespace, *, keep_failed: bool = False) -> "RequestStream":
-    """The requests of the file; `keep_failed`: those that failed are not left out here.
+    """The requests of the file that the arguments name; `keep_failed`: those that failed are not left out here.
 
     Raises:
         FileError: the file cannot be read.
         TraceError: the file has no such allocator.
         InvalidRequest: it has nothing to compare: no allocations, or no frees.
     """
+    from bfcviz.cli.progress_bar import open_with_progress  # noqa: PLC0415
     from bfcviz.whatif.requests import stream_of  # noqa: PLC0415
     from bfcviz.whatif.search import searchable  # noqa: PLC0415
 
@@ -293,24 +217,13 @@ def asked_requests(arguments: argparse.Namespace, *, keep_failed: bool = False) 
 
 
 # ------------------------------------------------------------------------------
-# The progress of a search as a line on a terminal, and Ctrl-C, which ends it with what is known so far.
-
-
-@contextmanager
-def search_control(text: str) -> "Iterator[SearchControl]":
-    """A control for one search; until the end of the `with` a terminal shows how far it is."""
-    from bfcviz.whatif.search import SearchControl  # noqa: PLC0415
-
-    with _drawn_progress_bar(text) as bar:
-        yield SearchControl(lambda done, total, _text: bar.count(done, total))
-
-
-# ------------------------------------------------------------------------------
 # The arguments `--step` and `--event`: the number of a step, its name, or the index of an event.
 
 
 def parse_step(text: str) -> int | str:
-    """The number of a step, or one of `NAMED_STEPS`."""
+    """The argument `--step`: the number of a step, or one of `NAMED_STEPS`."""
+    from bfcviz.model.find_steps import NAMED_STEPS  # noqa: PLC0415
+
     if text in NAMED_STEPS:
         return text
     try:
@@ -362,7 +275,7 @@ def add_range_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def steps_of(arguments: argparse.Namespace, trace: Trace) -> tuple[int, int]:
+def steps_of(arguments: argparse.Namespace, trace: "Trace") -> tuple[int, int]:
     """The first and the last step that `--range` or `--time` asks for.
 
     Raises:
@@ -381,7 +294,7 @@ def steps_of(arguments: argparse.Namespace, trace: Trace) -> tuple[int, int]:
     return start, stop
 
 
-def _steps_within(trace: Trace, times: Ends) -> tuple[int, int]:
+def _steps_within(trace: "Trace", times: Ends) -> tuple[int, int]:
     """The steps of the events within `--time`; times never decrease in a trace."""
     if len(trace) == trace.first:
         raise TraceError("--time was given, but the trace has no event")
@@ -394,7 +307,7 @@ def _steps_within(trace: Trace, times: Ends) -> tuple[int, int]:
     return start, stop
 
 
-def _first_step_at(trace: Trace, time: int) -> int:
+def _first_step_at(trace: "Trace", time: int) -> int:
     """The step before the first event at or after a time, for `--time`; a search that reads few blocks."""
     low, high = trace.first, len(trace)
     while low < high:
@@ -403,9 +316,9 @@ def _first_step_at(trace: Trace, time: int) -> int:
     return low
 
 
-def _time_of_event(trace: Trace, event: int) -> int:
+def _time_of_event(trace: "Trace", event: int) -> int:
     """The time of an event in nanoseconds, for `--time`."""
-    return int(np.int64(trace.read(event, event + 1)["time"][0]))
+    return int(trace.read(event, event + 1)["time"][0])
 
 
 def _parse_range(text: str, parse: Callable[[str], int | None], form: str) -> Ends:

@@ -1,4 +1,4 @@
-"""The requests that `whatif` and `fit` serve: those of the allocator that failed, or that was asked for."""
+"""Arguments that several commands share: the requests of the allocator that failed, or that was asked for."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ from unit.figures.synthetic import KiB, MiB, PlainHeap
 
 import bfcviz
 from bfcviz.cli import main
-from bfcviz.cli.common import add_request_arguments, asked_requests
+from bfcviz.cli.arguments import add_request_arguments, asked_requests
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
 from bfcviz.policy_comparison import compare_policies

@@ -7,7 +7,7 @@ from bfcviz.errors import FileError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers.bfc_log.log_lines import tensor_memory_line
+from bfcviz.importers.bfc_log.log_memory_lines import tensor_memory_line
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.model import Model
 
