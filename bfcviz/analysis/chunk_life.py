@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from bfcviz.analysis.event_text import operation_of_event
+from bfcviz.analysis.free_chunk_search import operation_of_event
 from bfcviz.analysis.short_names import short_name
 from bfcviz.events.event_source import BLOCK
 from bfcviz.events.schema import Events, Flag, Kind

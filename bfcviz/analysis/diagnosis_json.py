@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bfcviz.analysis.advice import others_hold_it
 from bfcviz.analysis.diagnosis import AdviceKind, Diagnosis, Verdict
+from bfcviz.analysis.diagnosis_advice import others_hold_it
 from bfcviz.analysis.heap_settings import Family
 from bfcviz.analysis.pinned_runs import Pin, Run
 from bfcviz.analysis.stated_advice import AdviceWord

@@ -11,7 +11,7 @@ from bfcviz.answers import Answer, AnswerTable
 from bfcviz.code_places import place_in_code
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import holds_only_states
-from bfcviz.events.schema import taken
+from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace, check_history, event_times
 from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import FEWEST, EqualSteps, equal_steps, repeated_steps

@@ -17,7 +17,8 @@ from bfcviz.errors import TraceError
 from bfcviz.events.marks import has_float_value
 from bfcviz.events.origin import Status, holds_only_states
 from bfcviz.events.phases import ENDS, phase_ends
-from bfcviz.events.schema import Kind, joined
+from bfcviz.events.schema import Kind
+from bfcviz.events.structured_arrays import joined
 from bfcviz.events.trace import Trace
 from bfcviz.model.equal_steps import (
     equal_step_ends,

@@ -24,14 +24,16 @@ from bfcviz.analysis.recording_alignment import (
 from bfcviz.analysis.short_names import shortened_name
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.events.origin import Pool, Status, regions_known, requested_bytes_known, stated_peak
-from bfcviz.events.schema import Kind, joined
+from bfcviz.events.schema import Kind
+from bfcviz.events.structured_arrays import joined
 from bfcviz.events.trace import Trace, event_times
 from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import EqualSteps, equal_steps, repeated_steps
 from bfcviz.model.find_steps import end_of_state, failing_pool, failures, first_failure
+from bfcviz.model.fragmentation import external, internal
 from bfcviz.model.grouping import UNNAMED, Path
 from bfcviz.model.holders import require_chunks
-from bfcviz.model.model import Model, external, internal
+from bfcviz.model.model import Model
 from bfcviz.model.timelines import TIMELINE, highest_between, measured, timeline_parts
 from bfcviz.terminal import escaped, printable
 from bfcviz.units import counted, duration, format_bytes, signed_bytes

@@ -21,7 +21,7 @@ from bfcviz.analysis.short_names import cut
 from bfcviz.code_places import place_in_code
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import RecordedFailure
-from bfcviz.events.schema import taken
+from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import SMALL, SMALL_SEGMENT
 from bfcviz.model.find_steps import failure_before, recorded_failures_by_event

@@ -15,7 +15,8 @@ from bfcviz.analysis.what_grew import Moments, WhatGrew, moments_of, what_grew
 from bfcviz.dashboard.table import SIDE_STYLE, holder_text
 from bfcviz.errors import BfcvizError, TraceError
 from bfcviz.events.origin import chunks_known, holds_only_states, requested_bytes_known
-from bfcviz.events.schema import Events, Kind, taken
+from bfcviz.events.schema import Events, Kind
+from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring
 from bfcviz.figures.text import LONGEST, harmless

@@ -16,7 +16,6 @@ frees a slot after its events are packed: if an event is not packed after its re
 One process frees slots: the drain of the recording, which holds its lock, or the worker whose client copies it.
 """
 
-import ctypes
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,15 +26,13 @@ import numpy as np
 from bfcviz.events.event_record import KIND_OFFSET, RECORD
 from bfcviz.events.log_memory import MAPPED_SLOTS, SLOT
 from bfcviz.events.schema import EVENT, Events
-from bfcviz.events.storage.files import OpenFile
+from bfcviz.events.storage.files import OpenFile, free_space
 
 LAST_LOOK: Final = 4096
 """Events before the end that are checked one by one."""
 
 _MOST_SLOTS: Final = 1 << 23  # 8 TiB: a file with holes can claim any size for nothing
 _SLOT_BYTES: Final = SLOT * RECORD
-_FAR: Final = 1 << 33  # a place in any file system with holes
-_PUNCH: Final = 3  # FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of linux/falloc.h
 
 
 class EventFile:
@@ -227,17 +224,3 @@ def _num_valid(records: Events, first: int) -> int:
         records["seq"] != np.arange(first, first + len(records), dtype=np.uint64)
     )
     return int(wrong.argmax()) if wrong.any() else len(records)
-
-
-def free_space(fd: int, start: int, num_bytes: int) -> bool:
-    """Give space of a file back, which becomes a hole of zeros; False where the file system has no holes."""
-    punch = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
-    if punch is None:
-        return False
-    punch.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
-    return bool(punch(fd, _PUNCH, start, num_bytes) == 0)
-
-
-def can_free_space(fd: int) -> bool:
-    """Whether the file system has holes. Frees a page far behind the end of the file, which changes nothing."""
-    return free_space(fd, _FAR, 4096)

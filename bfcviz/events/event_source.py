@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.label_table import Labels, has_unknown_label, without_unknown_labels
 from bfcviz.events.origin import Origin, Status
-from bfcviz.events.schema import EVENT, Events, Fault, first_fault, move
+from bfcviz.events.schema import EVENT, Events, Fault, first_fault
+from bfcviz.events.structured_arrays import move
 
 # ------------------------------------------------------------------------------
 # Sources: the base class, the one for an array in memory, and the base of those that decode groups.

@@ -18,8 +18,9 @@ from typing import Any, Final, NamedTuple
 from bfcviz import _forks
 from bfcviz.errors import TraceError
 from bfcviz.events.log import highest_label
-from bfcviz.events.schema import Events, copied
+from bfcviz.events.schema import Events
 from bfcviz.events.storage.files import MAX_JSON_VALUES, parse_file_json
+from bfcviz.events.structured_arrays import copied
 
 MAX_LABELS = 1 << 32
 MAX_LABEL_BYTES = 1 << 24

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.label_table import NO_DETAILS, Labels
 from bfcviz.events.phases import BEGINS, ENDS
-from bfcviz.events.schema import Events, Kind, taken
+from bfcviz.events.schema import Events, Kind
+from bfcviz.events.structured_arrays import taken
 
 STEP_WORDS: Final = ("step", "iteration", "batch", "epoch")
 """A mark with one of these words in its name counts: it separates steps. The first words go first."""

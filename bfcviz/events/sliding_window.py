@@ -22,7 +22,8 @@ from bfcviz.events.event_source import BLOCK, Source
 from bfcviz.events.label_table import Labels, forget_unknown_labels, has_unknown_label
 from bfcviz.events.log import EventLog, Reader, names_of_threads
 from bfcviz.events.origin import THREADS, Origin, Status
-from bfcviz.events.schema import EVENT, Events, joined, move
+from bfcviz.events.schema import EVENT, Events
+from bfcviz.events.structured_arrays import joined, move
 from bfcviz.events.trace import Keyframes, Trace
 
 KEEP: Final = 1 << 20

@@ -17,9 +17,10 @@ from bfcviz.errors import FileError, TraceError
 from bfcviz.events.marks import mark_value
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.phases import phase_ends, phases_among
-from bfcviz.events.schema import EVENT, Events, Kind, joined
+from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.storage.blocks import write_blocks
 from bfcviz.events.storage.files import replacing
+from bfcviz.events.structured_arrays import joined
 from bfcviz.events.trace import Trace
 from bfcviz.exporters.torch_snapshot import write_snapshot
 from bfcviz.extras import needed

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.analysis.event_text import EventSearch
+from bfcviz.analysis.free_chunk_search import EventSearch
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, bin_of
 from bfcviz.figures.free_chunk_ladder import TAB
 from bfcviz.figures.map_rows import selected

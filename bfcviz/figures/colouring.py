@@ -26,11 +26,11 @@ from bfcviz.figures.panel import Floats
 from bfcviz.figures.text import LONGEST_SHORT_NAME, harmless, legend_texts, round_bytes
 from bfcviz.figures.theme import Paint, Theme, mixed
 from bfcviz.figures.view_options import FADE, Choice, Look, SearchChoice, choice_of
+from bfcviz.model.bytes_by_label import byte_steps, bytes_of_labels
 from bfcviz.model.filters import found_by
 from bfcviz.model.grouping import UNNAMED, Path, grouping_of, members, op_path
 from bfcviz.model.memory_kinds import MemoryKinds
 from bfcviz.model.model import Model
-from bfcviz.model.occupancy import byte_steps, bytes_of_labels
 from bfcviz.units import GiB, KiB, MiB
 
 # ------------------------------------------------------------------------------

@@ -17,8 +17,9 @@ from bfcviz import samples
 from bfcviz.errors import BfcvizError
 from bfcviz.events.storage.parquet import without_formulas
 from bfcviz.extras import needed
-from bfcviz.figures.panel import CONFIG, Picture, is_drawn_by_it, plotly_script
+from bfcviz.figures.panel import CONFIG, Picture
 from bfcviz.figures.paper import MM, PAGE_MM, paper
+from bfcviz.figures.plotly_script import is_drawn_by_it, plotly_script
 from bfcviz.figures.view_options import PLAIN, Look
 
 WIDTH, HEIGHT = 1200, 700

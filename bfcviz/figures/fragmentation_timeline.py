@@ -13,7 +13,7 @@ from bfcviz.figures.theme import translucent
 from bfcviz.figures.timeline_parts import History, step_line
 from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
 from bfcviz.figures.view_options import Look
-from bfcviz.model.model import DEFINITIONS
+from bfcviz.model.fragmentation import DEFINITIONS
 from bfcviz.units import format_bytes
 
 MEASURES: Final = {

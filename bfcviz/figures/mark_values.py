@@ -8,7 +8,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.events.marks import float_labels, measured_names, valued_marks
-from bfcviz.events.schema import EVENT, Kind, joined
+from bfcviz.events.schema import EVENT, Kind
+from bfcviz.events.structured_arrays import joined
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import harmless

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import pyarrow as pa
 
-from bfcviz.analysis.event_text import EventSearch, search_of
+from bfcviz.analysis.free_chunk_search import EventSearch, search_of
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring, colouring, growth_colouring

@@ -16,7 +16,8 @@ from bfcviz.errors import TraceError
 from bfcviz.events.ledger import Inconsistencies, Ledger
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import MAX_POOLS
-from bfcviz.events.schema import EVENT, Events, Kind, bin_numbers, joined, taken
+from bfcviz.events.schema import EVENT, Events, Kind, bin_numbers
+from bfcviz.events.structured_arrays import joined, taken
 from bfcviz.native import MAX_REGIONS
 
 # ------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from bfcviz.events.origin import (
     recorded_failures,
 )
 from bfcviz.events.phases import Phase, phases_among
-from bfcviz.events.schema import EVENT, Events, Kind, joined, taken
+from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.events.structured_arrays import joined, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 from bfcviz.model.timelines import timeline

@@ -17,7 +17,8 @@ from bfcviz.errors import TraceError
 from bfcviz.events.marks import ALERT
 from bfcviz.events.origin import chunks_known, requested_bytes_known
 from bfcviz.events.phases import phase_ends
-from bfcviz.events.schema import Events, Kind, taken
+from bfcviz.events.schema import Events, Kind
+from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace
 from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import plain_step_name, step_marks_name

@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
-from bfcviz.events.schema import taken
+from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
-from bfcviz.model.kept_states import EMPTY, Snapshot
 from bfcviz.model.pool_state import PoolState
 from bfcviz.model.row_storage import CHUNK_ROW, REGION_ROW
+from bfcviz.model.state_snapshots import EMPTY, Snapshot
 
 MAGIC: Final = b"BFCK"
 VERSION: Final = 1

@@ -16,7 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.schema import Events, Kind, joined, taken
+from bfcviz.events.schema import Events, Kind
+from bfcviz.events.structured_arrays import joined, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model.address_layout import LONG_AGO, NEVER
 from bfcviz.model.model import Model, model_chunks_in_use

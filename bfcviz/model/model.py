@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
 from bfcviz.events.event_source import BLOCK
-from bfcviz.events.schema import NUM_BINS, Events, Kind, bin_numbers, taken
+from bfcviz.events.schema import NUM_BINS, Events, Kind, bin_numbers
+from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
-from bfcviz.model.kept_states import Snapshot, Snapshots
 from bfcviz.model.keyframe_bytes import decode
 from bfcviz.model.pool_state import PoolState
 from bfcviz.model.row_storage import CHUNK_ROW
+from bfcviz.model.state_snapshots import Snapshot, Snapshots
 
 # ------------------------------------------------------------------------------
 # One pool at one step as plain data: chunks, regions, bins (size classes) and totals.
@@ -345,38 +346,3 @@ def model_chunks_in_use(trace: Trace, pool: int, step: int, model: Model | None 
         return np.zeros(0, CHUNK_ROW)
     with (model or Model(trace, pool)).visiting(step) as there:
         return there.in_use()
-
-
-# ------------------------------------------------------------------------------
-# Three ratios of 0..1, each with its own name; other tools call all of them fragmentation.
-
-DEFINITIONS = {
-    "internal": "Internal fragmentation = 1 - requested_bytes_in_use / bytes_in_use: "
-    "the share of allocated memory that was not requested. 0 where nothing is in use.",
-    "external": "External fragmentation = 1 - largest_free_chunk / free_bytes (TensorFlow's): "
-    "the share of free memory outside its largest piece. 0 where nothing is free.",
-    "reserved_not_in_use": "Reserved-not-in-use = 1 - bytes_in_use / pool_bytes: "
-    "the share of the pool that no chunk in use covers. 0 where nothing is in use.",
-}
-"""What each function computes, for tooltips and captions."""
-
-
-def internal(stats: ModelStats) -> float:
-    """1 - requested_bytes_in_use / bytes_in_use, 0 where nothing is in use."""
-    return _model_stats_ratio(stats.bytes_in_use - stats.requested_bytes_in_use, stats.bytes_in_use)
-
-
-def external(stats: ModelStats) -> float:
-    """1 - largest_free_chunk / free_bytes, 0 where nothing is free."""
-    return _model_stats_ratio(stats.free_bytes - stats.largest_free_chunk, stats.free_bytes)
-
-
-def reserved_not_in_use(stats: ModelStats) -> float:
-    """1 - bytes_in_use / pool_bytes, 0 where nothing is in use."""
-    free = stats.pool_bytes - stats.bytes_in_use
-    return _model_stats_ratio(free, stats.pool_bytes if stats.bytes_in_use else 0)
-
-
-def _model_stats_ratio(part: int, whole: int) -> float:
-    # Not 1 - x / y, which rounds twice: `Extremes` divides in the same way and gets the same float.
-    return part / whole if whole else 0.0

@@ -29,8 +29,8 @@ from bfcviz.errors import TraceError
 from bfcviz.events.schema import Events, Kind
 from bfcviz.model import array_access, row_storage
 from bfcviz.model.extremes import Extremes
-from bfcviz.model.kept_states import Snapshot
 from bfcviz.model.pool_rows import ChunkRows, RegionRows
+from bfcviz.model.state_snapshots import Snapshot
 
 # ------------------------------------------------------------------------------
 # What is wrong with an event, as a sentence: from the code that `PoolState` found, the record and its chunks.

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
-from bfcviz.events.schema import EVENT, Events, copied, whole
+from bfcviz.events.schema import EVENT, Events
+from bfcviz.events.structured_arrays import copied, whole
 
 CHUNK_ROW = np.dtype(
     [

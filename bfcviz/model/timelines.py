@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from bfcviz.errors import TraceError
 from bfcviz.events.label_table import Labels
 from bfcviz.events.marks import valued_marks
-from bfcviz.events.schema import EVENT, Events, Kind, joined, taken
+from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.events.structured_arrays import joined, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access, extremes
-from bfcviz.model.kept_states import Snapshots
 from bfcviz.model.model import Model
 from bfcviz.model.pool_state import PoolState
+from bfcviz.model.state_snapshots import Snapshots
 
 # ------------------------------------------------------------------------------
 # Every total over a range of steps, in as many rows as a picture has pixels; every extreme is kept.

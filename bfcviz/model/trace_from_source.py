@@ -21,11 +21,11 @@ from bfcviz.events.storage.folder import ORIGIN_FILE
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
-from bfcviz.model.kept_states import Snapshot
 from bfcviz.model.keyframe_bytes import encode, keyframes
 from bfcviz.model.lifetimes import last_with_low_bits
 from bfcviz.model.pool_state import PoolState
 from bfcviz.model.row_storage import CHUNK_ROW, REGION_ROW
+from bfcviz.model.state_snapshots import Snapshot
 
 
 class TraceSourceMoment(Protocol):

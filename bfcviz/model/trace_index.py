@@ -29,13 +29,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import BfcvizError, TraceError
-from bfcviz.events.schema import EVENT, Events, Kind, joined, taken, wrong_fields
+from bfcviz.events.schema import EVENT, Events, Kind, wrong_fields
+from bfcviz.events.structured_arrays import joined, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
 from bfcviz.model.extremes import add_byte_steps, nothing_seen
-from bfcviz.model.kept_states import EMPTY
 from bfcviz.model.keyframe_bytes import encode, shuffled, unshuffled
 from bfcviz.model.pool_state import PoolState
+from bfcviz.model.state_snapshots import EMPTY
 from bfcviz.model.timelines import TIMELINE, RollingTimeline, put_row
 
 ROWS: Final = 32

@@ -37,10 +37,11 @@ from bfcviz.errors import FileError
 from bfcviz.events.event_source import GroupSource, Source
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
-from bfcviz.events.schema import Events, copied, joined
+from bfcviz.events.schema import Events
 from bfcviz.events.storage.block_codec import CODED, MOST_EVENTS, DamagedBlock, EventCodec
 from bfcviz.events.storage.files import OpenFile, end_of_hole, next_header, reading_file
 from bfcviz.events.storage.label_file import MAX_LABELS_TEXT, pack_labels, unpack_labels
+from bfcviz.events.structured_arrays import copied, joined
 
 MAGIC: Final = b"\x89BFCviz\n"
 EVENTS, LABELS, ORIGIN = 1, 2, 3

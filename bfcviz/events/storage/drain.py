@@ -29,13 +29,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from bfcviz.errors import FileError
-from bfcviz.events.event_file import EventFile, free_space
+from bfcviz.events.event_file import EventFile
 from bfcviz.events.log_memory import SLOT
 from bfcviz.events.memory_samples import PROCESS_FILE, SAMPLE_EVERY_S, sample_process
 from bfcviz.events.schema import EVENT
 from bfcviz.events.storage.block_codec import MOST_EVENTS, EventCodec
 from bfcviz.events.storage.blocks import BlockFile, Describe, event_section, is_keyframe_stored
-from bfcviz.events.storage.files import PRIVATE_FILE, try_lock
+from bfcviz.events.storage.files import PRIVATE_FILE, free_space, try_lock
 from bfcviz.events.storage.folder import (
     BLOCKS_FILE,
     EVENTS_FILE,

@@ -1,5 +1,6 @@
 """Read files of unknown origin safely, with the JSON in them; lock a file, and replace one atomically."""
 
+import ctypes
 import json
 import os
 import secrets
@@ -131,6 +132,24 @@ def end_of_hole(fd: int) -> int:
         return os.lseek(fd, 0, os.SEEK_DATA)
     except (OSError, AttributeError):  # no data at all; or a system without holes
         return 0
+
+
+_FAR: Final = 1 << 33  # a place in any file system with holes
+_PUNCH: Final = 3  # FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of linux/falloc.h
+
+
+def free_space(fd: int, start: int, num_bytes: int) -> bool:
+    """Give space of a file back, which becomes a hole of zeros; False where the file system has no holes."""
+    punch = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
+    if punch is None:
+        return False
+    punch.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    return bool(punch(fd, _PUNCH, start, num_bytes) == 0)
+
+
+def can_free_space(fd: int) -> bool:
+    """Whether the file system has holes. Frees a page far behind the end of the file, which changes nothing."""
+    return free_space(fd, _FAR, 4096)
 
 
 def read_small(path: Path, limit: int) -> bytes:

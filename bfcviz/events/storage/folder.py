@@ -33,7 +33,7 @@ from bfcviz.events.log import EVENTS_FILE as EVENTS_FILE
 from bfcviz.events.log_memory import SLOT
 from bfcviz.events.memory_samples import SAMPLE_FILES, read_samples
 from bfcviz.events.origin import KEEP_BYTES, MAX_ORIGIN_BYTES, THREADS, Origin, Status, origin_from_json
-from bfcviz.events.schema import EVENT, Events, Fault, joined
+from bfcviz.events.schema import EVENT, Events, Fault
 from bfcviz.events.storage.files import (
     EARLIER,
     PRIVATE_FILE,
@@ -48,6 +48,7 @@ from bfcviz.events.storage.files import (
 )
 from bfcviz.events.storage.label_file import LABELS_FILE as LABELS_FILE
 from bfcviz.events.storage.label_file import PACKED_LABELS_FILE, LabelFile
+from bfcviz.events.structured_arrays import joined
 from bfcviz.units import format_bytes
 
 if TYPE_CHECKING:

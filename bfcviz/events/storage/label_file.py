@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bfcviz.errors import TraceError
-from bfcviz.events.event_file import can_free_space, free_space
 from bfcviz.events.label_table import MAX_LABEL_BYTES, Labels
 from bfcviz.events.storage.files import (
     MAX_JSON_VALUES,
     PRIVATE_FILE,
     OpenFile,
+    can_free_space,
     end_of_hole,
+    free_space,
     next_header,
     num_values,
     open_regular,
