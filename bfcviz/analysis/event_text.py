@@ -24,7 +24,7 @@ from bfcviz.units import counted, format_bytes, short_address
 
 @dataclass(frozen=True)
 class EventContext:
-    """The event with index `event`; `model` is of its pool and may stand at any step."""
+    """The event to explain in words, of index `event`; `model` is of its pool and may stand at any step."""
 
     trace: Trace
     event: int
@@ -32,7 +32,7 @@ class EventContext:
     model: Model
 
     def number(self, field: str) -> int:
-        """A field of the event as a Python integer."""
+        """A field of the explained event as a Python integer."""
         return int(self.record[field])
 
     def chunk(self, handle: int, event: int | None = None) -> np.void:
@@ -42,12 +42,12 @@ class EventContext:
         return row
 
     def pool_bytes(self) -> int:
-        """Bytes of the pool just before the event."""
+        """Bytes of the pool just before the explained event."""
         with self.model.visiting(self.event):
             return self.model.table.pool_bytes
 
     def name(self, label: int) -> str:
-        """The name of a label, cut to 80 characters; `an unnamed request` for label 0."""
+        """The name of a label in the text of an event, cut to 80 characters; `an unnamed request` for label 0."""
         return short_name(self.trace, label)
 
 
@@ -56,7 +56,7 @@ class EventContext:
 
 
 def explain_event(trace: Trace, event: int, model: Model | None = None) -> str:
-    """Explain one event in a sentence or two.
+    """Explain in a sentence or two what an event did.
 
     A SPLIT, an ALLOCATE and a FREE are explained with the other events of the same operation. Where the file has no
     history, the events that build its state are not explained as if they had happened.
@@ -174,7 +174,7 @@ def _explain_free(context: EventContext) -> str:
 
 
 def _size_after_merges(context: EventContext) -> tuple[int, list[str]]:
-    """The size after the MERGEs that follow this FREE, and the sides on which the neighbours lay."""
+    """For the text of a FREE, the size after its MERGEs, and the sides on which the neighbours lay."""
     size, chunk = context.number("size"), context.number("chunk")
     sides = []
     for event in events_after(context.trace, context.record):
@@ -215,7 +215,7 @@ _BUILDS_STATE = (Kind.EXTEND, Kind.SPLIT, Kind.ALLOCATE)
 
 
 def _explain_state(context: EventContext, kind: Kind) -> str:
-    """What an event adds to the state of a file without history."""
+    """Explain what an event adds to the state of a file without history."""
     place = _event_chunk_place(context.record)
     if kind is Kind.EXTEND:
         what = f"The state has region {context.number('region')}, {place}"
@@ -253,7 +253,7 @@ Fields = Mapping[str, Any]
 
 
 def short_words(event: Fields, labels: Labels) -> str:
-    """A few words, such as `from bin 5` for an ALLOCATE; sizes and addresses have cells of their own."""
+    """What an event did in a few words, such as `from bin 5` for an ALLOCATE: one cell of a list."""
     region, number, flags = event["region"], event["bin"], event["flags"]
     match Kind(event["kind"]):
         case Kind.EXTEND:
@@ -279,7 +279,7 @@ def short_words(event: Fields, labels: Labels) -> str:
 
 
 def _steps_in_use(freed: Any) -> int:
-    """How many steps the chunk of a FREE was in use."""
+    """For the text of a FREE, how many steps its chunk was in use."""
     return (int(freed["seq"]) - int(freed["other"])) & 0xFFFFFFFF
 
 
@@ -290,7 +290,7 @@ _LONGEST: Final = 52  # characters of a label
 
 
 def step_line(trace: Trace, step: int, pool: int) -> str:
-    """The event that led to a step, such as `forward allocated 12.0 MiB, 4.0 KiB wasted`."""
+    """What the event that led to a step did, as one line: `forward allocated 12.0 MiB, 4.0 KiB wasted`."""
     if len(trace) == 0:
         return "this trace holds no events"
     if 0 < step == trace.first:
@@ -342,7 +342,7 @@ def _event_label_name(trace: Trace, record: np.void) -> str:
 
 
 def explain_step(model: Model) -> str:
-    """The event before the model's step as a sentence."""
+    """Explain the event before the model's step as a sentence."""
     if len(model.trace) == 0:
         return "this trace holds no events."
     if 0 < model.step == model.trace.first:

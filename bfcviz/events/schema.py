@@ -81,7 +81,7 @@ MAX_POOLS: Final = 256
 
 
 class Kind(IntEnum):
-    """What happened. 0 is no event: this record of the log was never written."""
+    """The kind of an event: what happened. 0 is no event: this record of the log was never written."""
 
     EXTEND = 1
     SPLIT = 2
@@ -94,7 +94,7 @@ class Kind(IntEnum):
 
 
 class Flag(IntFlag):
-    """Bits of `flags`."""
+    """Bits of an event's field `flags`."""
 
     GREW = 1  # EXTEND grew an existing region
     PADDING = 2  # SPLIT cut alignment padding off the front: the request gets the remainder
@@ -123,7 +123,7 @@ LAST_KIND = max(Kind)
 
 
 class Fault(NamedTuple):
-    """The first invalid event, and why it is invalid."""
+    """The first invalid event of some, and why it is invalid."""
 
     event: int
     why: str

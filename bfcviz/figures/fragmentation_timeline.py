@@ -61,7 +61,7 @@ def fragmentation_panel(history: History, step: int | None, look: Look, *, brief
 
 
 def fragmentation_table(history: History) -> pa.Table:
-    """The measures at the end of each interval, with their least and greatest values in it."""
+    """The table of fragmentation: its measures at the end of each interval, with least and greatest values."""
     columns = {"step": history.series["step"], "time": history.series["time"]}
     for name in _fragmentation_measures(history):
         for column, field in ((name, "last"), (f"{name}_min", "min"), (f"{name}_max", "max")):

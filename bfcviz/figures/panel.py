@@ -106,7 +106,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Margins:
-    """Pixels around all plots of a page; `foot` is below the lowest one.
+    """Pixels around all plots of a page of panels; `foot` is below the lowest one.
 
     They are fixed: plotly's automatic margins change with every longer tick, and legends do not follow them.
     """
@@ -117,13 +117,13 @@ class Margins:
 
     @property
     def beside(self) -> int:
-        """Pixels of a page's width outside of the plots."""
+        """Pixels of a page's width outside of the plots of its panels."""
         return self.left + self.right
 
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a panel's plot: parts (0..1) of the page's width; top and height in pixels."""
+    """The place of a panel's plot on the page: parts (0..1) of its width; top and height in pixels."""
 
     left: float
     right: float
@@ -140,7 +140,7 @@ class PanelNote(NamedTuple):
 
 
 class Picture(go.Figure):  # type: ignore[misc]
-    """A figure with the table of numbers that it shows."""
+    """A figure of panels with the table of numbers that it shows."""
 
     _table: pa.Table | None = None
     _facts: str = ""
@@ -161,12 +161,12 @@ class Picture(go.Figure):  # type: ignore[misc]
 
     @property
     def facts(self) -> str:
-        """File, step and totals, escaped; empty if unknown."""
+        """The facts below a figure of panels: file, step and totals, escaped; empty if unknown."""
         return self._facts
 
     @property
     def notes(self) -> tuple[PanelNote, ...]:
-        """The notes of its panels, in their order."""
+        """The notes of a figure's panels, in their order."""
         return self._notes
 
     def with_table(self, table: pa.Table) -> "Picture":
@@ -176,11 +176,11 @@ class Picture(go.Figure):  # type: ignore[misc]
 
     @property
     def table(self) -> pa.Table | None:
-        """The numbers drawn, one row per chunk, bin or point."""
+        """The numbers that a figure of panels draws, one row per chunk, bin or point."""
         return self._table
 
     def show(self, *args: Any, **kwargs: Any) -> None:
-        """Show the figure as plotly does, with `CONFIG`."""
+        """Show a figure of panels as plotly does, with `CONFIG`."""
         import_renderers()
         super().show(*args, **{**kwargs, "config": CONFIG | kwargs.get("config", {})})
 
@@ -197,7 +197,7 @@ class Picture(go.Figure):  # type: ignore[misc]
         display({**renderer.to_mimebundle(self.to_dict()), "image/svg+xml": still}, raw=True)
 
     def still(self) -> str:
-        """The figure as an `svg` element, without a script; empty where the user added what cannot be drawn so."""
+        """A figure of panels as an `svg` element, without a script; empty where it cannot be drawn so."""
         page = Page([each.to_plotly_json() for each in self.data], self.layout.to_plotly_json())
         if self._theme is None or Picture.draws_still is None:
             return ""
@@ -210,7 +210,7 @@ class Picture(go.Figure):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Page:
-    """A whole figure as plain data: plotly's `data` and `layout`."""
+    """A whole figure of panels as plain data: plotly's `data` and `layout`."""
 
     data: Sequence[Mapping[str, Any]]
     layout: Mapping[str, Any]
@@ -297,7 +297,7 @@ def compose(
 
 
 def unchecked(figure: Callable[..., Any], page: Page, **options: Any) -> Any:
-    """A figure of this class with the content of a page, made without plotly's checks; later changes are checked.
+    """A figure of this class from a page of panels, made without plotly's checks; later changes are checked.
 
     To check each property would take two thirds of the time. tests/integration/figures/test_plotly_checks.py does it.
     """

@@ -34,7 +34,7 @@ Axis = Literal["step", "time"]
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes by which bytes in use are counted.
+    """The classes by which the bytes in use of an occupancy are counted.
 
     Attributes:
         count: number of classes.
@@ -68,18 +68,18 @@ class OccupancyGrid:
 
     @property
     def cell(self) -> float:
-        """Height of a cell in bytes."""
+        """Height of a cell of the grid in bytes."""
         return (self.high - self.low) / self.lines
 
     def rows(self, positions: Floats) -> Floats:
-        """Positions in lines from the bottom; positions outside are moved to the nearest edge."""
+        """Positions in lines from the bottom of the grid; those outside are moved to the nearest edge."""
         scaled: Floats = (positions - self.low) * (self.lines / (self.high - self.low))
         return np.clip(scaled, 0.0, self.lines, out=scaled)
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """The bytes in each cell of a grid, averaged over the time of its column, float64.
+    """How full the cells of a grid are: the bytes in each, averaged over the time of its column, float64.
 
     Attributes:
         grid: the cells.
@@ -93,7 +93,7 @@ class Occupancy:
 
     @property
     def in_use(self) -> Floats:
-        """Bytes in use, (lines, columns)."""
+        """Bytes in use of an occupancy, (lines, columns)."""
         total: Floats = self.by_class.sum(axis=0)
         return total
 
@@ -262,13 +262,13 @@ class OccupancyReader:
         return max(-(-span // self._width), 1)
 
     def _fill(self, columns: int) -> None:
-        """Fill the columns up to this number with the present state."""
+        """Fill the columns of the grid up to this number with the present state."""
         if columns > self._columns:
             self._cells[:, :, self._columns : columns] = self._now[:, :, None]
             self._columns = columns
 
     def _take(self, block: Events, at: NDArray[np.intp], layout: Layout, columns: int) -> None:
-        """Add the ALLOCATE and FREE events of a block at these indices."""
+        """Add the ALLOCATE and FREE events of a block at these indices to the occupancy."""
         freed = block["kind"][at] == Kind.FREE
         which = None
         if self._classes is not None:
@@ -279,7 +279,7 @@ class OccupancyReader:
         self._add(_occupied_ranges(layout, block, at), x, 1.0 - 2.0 * freed, which, columns)
 
     def _across(self, seq: NDArray[np.uint64], time: NDArray[np.int64], columns: int) -> Floats:
-        """The columns at which the states after these events begin, moved to the nearest edge."""
+        """The columns of the grid at which the states after these events begin, moved to the nearest edge."""
         when = time.astype(np.float64) if self._grid.axis == "time" else seq.astype(np.float64) + 1.0
         when -= self._origin
         when /= self._width
@@ -321,7 +321,7 @@ class OccupancyReader:
 def _occupied_ranges(
     layout: Layout, records: NDArray[np.void], at: NDArray[np.intp] | None = None
 ) -> tuple[Floats, Floats]:
-    """The starts and ends of the positions of these records, or of those at these indices."""
+    """For an occupancy, the starts and ends of the positions of these records, or of those at these indices."""
     address, size = records["address"], records["size"]
     if at is not None:
         address, size = address[at], size[at]
