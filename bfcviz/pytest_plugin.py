@@ -67,7 +67,7 @@ def memory_use(traces: "list[Trace]") -> MemoryUse:
     from bfcviz.analysis.leaks import leaks  # noqa: PLC0415  a test that is not watched loads nothing
     from bfcviz.model import Model  # noqa: PLC0415
     from bfcviz.model.find_steps import peak  # noqa: PLC0415
-    from bfcviz.model.model import external  # noqa: PLC0415
+    from bfcviz.model.fragmentation import external  # noqa: PLC0415
 
     largest, leaked = MemoryUse("", 0, 0, 0.0, 0), 0
     for trace in traces:

@@ -42,6 +42,6 @@ def small_steps(table_class, block=4):
     with (
         mock.patch.object(replay, "PoolState", table_class),
         mock.patch.object(replay, "BLOCK", block),
-        mock.patch("bfcviz.model.kept_states.BLOCK", block),
+        mock.patch("bfcviz.model.state_snapshots.BLOCK", block),
     ):
         yield

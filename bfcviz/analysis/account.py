@@ -55,14 +55,14 @@ class AccountPoolFigures:
 
     @property
     def total(self) -> int | None:
-        """Bytes of the whole pool; None where a part is unknown."""
+        """Bytes of the whole pool, for the account of its device; None where a part is unknown."""
         if self.size is not None:
             return self.size
         return None if self.in_use is None or self.cached is None else self.in_use + self.cached
 
     @property
     def least(self) -> int:
-        """Bytes that the pool has at least."""
+        """Bytes that a pool has at least, for the account of its device."""
         return self.size if self.size is not None else (self.in_use or 0) + (self.cached or 0)
 
 
@@ -130,7 +130,7 @@ def figures_of_facts(
     processes: Mapping[int, int] | None = None,
     allocator: str = "the allocator",
 ) -> AccountFigures:
-    """What the facts of a text say of a device.
+    """The figures for the account of a device, from the facts of a text.
 
     Args:
         facts: bytes by name, as in `bfcviz why --json`: `device_total`, `allocated`, `reserved_unallocated`, ...; None
@@ -179,7 +179,7 @@ def _account_pools_of(sizes: Mapping[str, int], name: str) -> tuple[AccountPoolF
 
 
 def _account_slack_of(value: int) -> int:
-    """Half of the last digit of a size that is printed as `4.22 GiB`."""
+    """How far a sum of an account may be off: half of the last digit of a size that is printed as `4.22 GiB`."""
     unit = next((unit for unit in (GiB, MiB, KiB) if abs(value) >= unit), 0)
     return unit // 200 + 1 if unit else 0
 
@@ -189,7 +189,7 @@ def _account_slack_of(value: int) -> int:
 
 
 class PartKind(StrEnum):
-    """What a part of the memory is."""
+    """What a part of a device's memory is, in an account."""
 
     OTHERS = "other_processes"
     DRIVER = "driver"
@@ -204,7 +204,7 @@ class PartKind(StrEnum):
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the memory of a device.
+    """A part of a device's memory, in an account.
 
     Attributes:
         kind: what it is.
@@ -259,7 +259,7 @@ class DeviceAccount(Answer):
 
     @property
     def unaccounted(self) -> int:
-        """Bytes that no figure explains."""
+        """Bytes of the device that no figure of its account explains."""
         return self.size_of(PartKind.UNACCOUNTED)
 
     @property
@@ -269,18 +269,18 @@ class DeviceAccount(Answer):
 
     @property
     def is_of_device(self) -> bool:
-        """Whether it says anything of the device, beyond the pools of this process."""
+        """Whether an account says anything of the device, beyond the pools of this process."""
         return self.whole == "device" and not (self.total is None and self.free is None)
 
     def size_of(self, *kinds: PartKind) -> int:
-        """Bytes of all parts of some kinds."""
+        """Bytes of all parts of some kinds in an account."""
         return sum(part.size for part in self.parts if part.kind in kinds)
 
     # -- in words
 
     @property
     def short(self) -> str:
-        """What is free, in a few words."""
+        """What is free on the device of an account, in a few words."""
         if self.total is None:
             return f"{format_bytes(self.size_of(*PartKind))} known, total unknown"
         if self.free is None:
@@ -290,18 +290,18 @@ class DeviceAccount(Answer):
 
     @property
     def line(self) -> str:
-        """The parts in one line."""
+        """The parts of an account in one line."""
         whole = "total unknown:" if self.total is None else f"{format_bytes(self.total)} ="
         parts = " + ".join(f"{format_bytes(part.size)} {part.name}" for part in self.parts if part.size)
         return f"{whole} {parts or 'nothing'}"
 
     @property
     def sentence(self) -> str:
-        """The parts, and the figures that cannot be."""
+        """The parts of an account, and the figures that cannot be, as a sentence."""
         return " ".join([f"{self.line}.", *self.contradictions])
 
     def lines(self) -> list[str]:
-        """The table as text: a row for each part."""
+        """The table of an account as text: a row for each part."""
         rows = [(part.name, part.size, part.note) for part in self.parts if part.size]
         wide = max([len(name) for name, _, _ in rows] + [len("total")])
         head = f"{self.device}: {self.short}"
@@ -316,7 +316,7 @@ class DeviceAccount(Answer):
         return "\n".join(self.lines())
 
     def to_json(self) -> dict[str, Any]:
-        """The account as JSON values: sizes in bytes, null for unknown."""
+        """The account of a device as JSON values: sizes in bytes, null for unknown."""
         return {
             "device": self.device,
             "number": self.number,
@@ -363,7 +363,7 @@ class Account(Answer):
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The accounts as JSON values: sizes in bytes, null for unknown."""
+        """The accounts of devices as JSON values: sizes in bytes, null for unknown."""
         return {"devices": [each.to_json() for each in self.devices], "notes": list(self.notes)}
 
     def __str__(self) -> str:
@@ -389,7 +389,7 @@ class Account(Answer):
 
 
 def account_of(figures: AccountFigures) -> DeviceAccount:
-    """The account of a device.
+    """The account of a device, from figures that are checked first.
 
     Free memory and the pools count first, then this process, then the others; each gets at most what is left, which
     takes off no more than `slack`. So the parts add up to the total.
@@ -420,7 +420,7 @@ def account_of(figures: AccountFigures) -> DeviceAccount:
 
 
 def _possible_figures(figures: AccountFigures, wrong: list[str]) -> AccountFigures:
-    """Without numbers that no memory has: negative ones, and those that a driver prints for `unknown`."""
+    """The figures of an account without negative numbers, and those that a driver prints for `unknown`."""
 
     def checked(value: int | None, name: str) -> int | None:
         if value is None or 0 <= value < IMPOSSIBLE:
@@ -459,7 +459,7 @@ def _possible_figures(figures: AccountFigures, wrong: list[str]) -> AccountFigur
 
 
 def _account_with_own_process(known: AccountFigures) -> AccountFigures:
-    """With this process found in the driver's list, and the sum of the others."""
+    """The figures of an account with this process found in the driver's list, and the sum of the others."""
     if not known.processes or known.process is not None:
         return known
     pid, listed = own_pid(known), sum(known.processes.values())
@@ -473,7 +473,7 @@ def _account_with_own_process(known: AccountFigures) -> AccountFigures:
 
 
 def own_pid(known: AccountFigures) -> int | None:
-    """The pid of this process in the driver's list; None: it is not there, or it is not clear which one it is.
+    """For an account, the pid of this process in the driver's list; None: it is not there, or not clear which one.
 
     In a container the driver prints pids of the host. Where the list explains all that is in use, this process is in
     it, and it is the one that is as large as its pools.
@@ -485,12 +485,12 @@ def own_pid(known: AccountFigures) -> int | None:
 
 
 def _large_enough(known: AccountFigures) -> list[int]:
-    """The processes that are as large as this process's pools."""
+    """The processes in the driver's list that are as large as this process's pools in the account."""
     return [pid for pid, size in known.processes.items() if size >= _bytes_in_pools(known) - known.slack]
 
 
 def _lists_all(known: AccountFigures) -> bool:
-    """Whether the list leaves no room for a process that is not in it."""
+    """Whether the driver's list of processes, in an account, leaves no room for one that is not in it."""
     if known.total is None or known.free is None:
         return False
     rest = known.total - known.free - sum(known.processes.values()) - (known.reserved or 0)
@@ -498,7 +498,7 @@ def _lists_all(known: AccountFigures) -> bool:
 
 
 def _without_limit(known: AccountFigures, wrong: list[str]) -> AccountFigures:
-    """Without a limit that the pools exceed. Below a limit, free is what is left."""
+    """The figures of an account without a limit that the pools exceed. Below a limit, free is what is left."""
     if known.whole == "device":
         return known
     held = _bytes_in_pools(known) + (known.outside or 0)
@@ -512,6 +512,7 @@ def _without_limit(known: AccountFigures, wrong: list[str]) -> AccountFigures:
 
 
 def _without_impossible_free(known: AccountFigures, wrong: list[str]) -> AccountFigures:
+    """The figures of an account without free bytes that exceed the total of the device."""
     if known.total is None or known.free is None or known.free <= known.total + known.slack:
         return known
     wrong.append(
@@ -522,11 +523,12 @@ def _without_impossible_free(known: AccountFigures, wrong: list[str]) -> Account
 
 
 def _bytes_in_pools(known: AccountFigures) -> int:
+    """Bytes that an account counts in the pools of this process."""
     return sum(pool.least for pool in known.pools)
 
 
 def _spilled_pool_bytes(known: AccountFigures, wrong: list[str]) -> int | None:
-    """Bytes that the pools have beyond the device, at least; None where they fit."""
+    """Bytes that the pools of an account have beyond the device, at least; None where they fit."""
     held = _bytes_in_pools(known)
     if known.total is None or held <= known.total + known.slack:
         return None
@@ -542,7 +544,7 @@ def _spilled_pool_bytes(known: AccountFigures, wrong: list[str]) -> int | None:
 
 
 def _consistent_figures(known: AccountFigures, wrong: list[str]) -> AccountFigures:
-    """Without the figures that contradict the pools, the total, or what is free."""
+    """The figures of an account without those that contradict the pools, the total, or what is free."""
     held, slack, total = _bytes_in_pools(known), known.slack, known.total
     fits = total is None or held <= total + slack
     if total is not None and known.free is not None and fits and held > total - known.free + slack:
@@ -578,7 +580,7 @@ def _consistent_figures(known: AccountFigures, wrong: list[str]) -> AccountFigur
 
 
 def _outside_pools_bytes(known: AccountFigures, pools: Sequence[AccountPoolFigures]) -> int | None:
-    """What this process has outside its pools; None where its pools are not all known."""
+    """In an account, what this process has outside its pools; None where its pools are not all known."""
     if known.outside is not None:
         return known.outside
     sizes = [pool.total for pool in pools]
@@ -621,13 +623,13 @@ def _account_parts(known: AccountFigures, pools: Sequence[AccountPoolFigures]) -
 
 
 class _Left:
-    """What is left of the total; None: the total is unknown."""
+    """What an account has left of the device's total; None: the total is unknown."""
 
     def __init__(self, size: int | None) -> None:
         self.size = size
 
     def take(self, kind: PartKind, name: str, size: int | None, note: str = "") -> list[Part]:
-        """A part of at most what is left; none where its size is unknown."""
+        """A part of an account, of at most what is left of the total; none where its size is unknown."""
         if size is None:
             return []
         if self.size is not None:
@@ -648,7 +650,7 @@ def _pool_account_parts(left: _Left, pool: AccountPoolFigures) -> list[Part]:
 
 
 def _rest_note(known: AccountFigures, pools: Sequence[AccountPoolFigures]) -> str:
-    """What may be in the part that no figure explains."""
+    """What may be in the part of an account that no figure explains."""
     may_be = []
     if known.free is None:
         may_be.append("free memory")
@@ -736,7 +738,7 @@ def device_number(trace: Trace, pool: int) -> int | None:
 
 
 def _heaps_beside(trace: Trace, pool: int, device: int) -> set[int]:
-    """A heap and the others of its device, not the same one at another moment: a log may have several dumps."""
+    """A heap and the others of its device for an account, not the same one twice: a log may have several dumps."""
     options = [each.options for each in trace.origin.pools]
     name = options[pool].get("allocator_name") if "dump" in options[pool] else None
     beside = [each for each in range(len(options)) if device_number(trace, each) == device]
@@ -746,7 +748,7 @@ def _heaps_beside(trace: Trace, pool: int, device: int) -> set[int]:
 
 
 def _pool_at(trace: Trace, pool: int, step: int, model: Model) -> AccountPoolFigures:
-    """What the heap has at a step, as far as the trace knows it."""
+    """What a heap has at a step, for the account of its device, as far as the trace knows it."""
     facts = facts_of(trace.origin.details, pool)
     with model.visiting(step) as there:
         used, size = there.table.bytes_in_use, there.table.pool_bytes
@@ -800,7 +802,7 @@ def _account_html_text(text: str) -> str:
 
 
 def account_bar(account: DeviceAccount) -> str:
-    """The parts side by side, to scale."""
+    """The parts of an account side by side, to scale."""
     parts = "".join(
         f'<span class="p-{part.kind}" style="flex-grow:{part.size}" '
         f'title="{_account_html_text(part.name)}: {format_bytes(part.size)}"></span>'
@@ -811,7 +813,7 @@ def account_bar(account: DeviceAccount) -> str:
 
 
 def account_table(account: DeviceAccount) -> str:
-    """A row for each part, and the figures that cannot be."""
+    """A row for each part of an account, and the figures that cannot be."""
     rows = "".join(
         f'<tr><td><span class="swatch p-{part.kind}"></span>{_account_html_text(part.name)}</td>'
         f'<td class="size">{format_bytes(part.size)}</td>'

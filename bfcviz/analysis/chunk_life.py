@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from bfcviz.analysis.event_text import operation_of_event
+from bfcviz.analysis.free_chunk_search import operation_of_event
 from bfcviz.analysis.short_names import short_name
 from bfcviz.events.event_source import BLOCK
 from bfcviz.events.schema import Events, Flag, Kind
@@ -152,7 +152,7 @@ def _first_event_of_chunk(trace: Trace, start: int, stop: int, pool: int, handle
 
 
 def _last_event_of_chunk(trace: Trace, start: int, stop: int, pool: int, handle: int) -> np.void | None:
-    """The last such event."""
+    """The last event of [start, stop) that concerns the chunk with this handle."""
     while stop > start:
         low = max(start, (stop - 1) // BLOCK * BLOCK)
         block = trace.read(low, stop)
@@ -181,7 +181,7 @@ def next_user(life: Life) -> np.void | None:
 
 
 def _merges_at_life_end(trace: Trace, freed: np.void) -> Sequence[np.void]:
-    """The MERGEs of a FREE's operation, in order."""
+    """The MERGEs of a FREE's operation, at the end of a chunk's life, in order."""
     first = int(freed["seq"]) + 1
     events: Events = trace.read(first, min(len(trace), first + _MERGES))
     found: list[np.void] = []
@@ -201,7 +201,7 @@ _UNITS: Final = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))
 
 
 def source_words(life: Life) -> str:
-    """Where the chunk of an allocation came from."""
+    """The life of a chunk in words: where the chunk of an allocation came from."""
     padded = any(int(event["flags"]) & Flag.PADDING for event in life.splits)
     rest = sum(int(event["size"]) for event in life.splits if not int(event["flags"]) & Flag.PADDING)
     whole = format_bytes(life.size + rest)
@@ -212,7 +212,7 @@ def source_words(life: Life) -> str:
 
 
 def merge_words(life: Life, freed: np.void) -> str:
-    """What its FREE merged the chunk of an allocation with."""
+    """The life of a chunk in words: what its FREE merged it with."""
     if int(freed["flags"]) & Flag.HELD:
         return "it cannot merge until its timestamp is safe"
     if not life.merges:
@@ -227,7 +227,7 @@ def merge_words(life: Life, freed: np.void) -> str:
 
 
 def beginning_words(life: Life, event: np.void) -> str:
-    """The event that left the free chunk as it is."""
+    """The life of a free chunk in words: the event that left it as it is."""
     first = event["chunk"] == life.handle
     padding = bool(int(event["flags"]) & Flag.PADDING)
     reasons = {
@@ -240,7 +240,7 @@ def beginning_words(life: Life, event: np.void) -> str:
 
 
 def next_words(life: Life) -> str:
-    """The first event that changes a free chunk."""
+    """The life of a free chunk in words: the first event that changes it."""
     event = life.ended
     if event is None:
         return end_words(life, "used or changed")
@@ -260,14 +260,14 @@ def next_words(life: Life) -> str:
 
 
 def end_words(life: Life, what: str) -> str:
-    """That it has no end; `what` is the end, such as `freed`."""
+    """The life of a chunk in words: that it has no end; `what` is the end, such as `freed`."""
     if life.looked_to == len(life.trace):
         return f"Not {what} by the end of the trace."
     return f"Not {what} up to step {life.looked_to:,}; later events were not searched."
 
 
 def span_words(life: Life, began: np.void, ended: np.void | None) -> str:
-    """How long an allocation is in use: until it is freed, or until this step."""
+    """The life of a chunk in words: how long it is in use, until it is freed or until this step."""
     last = life.trace.read(life.step - 1, life.step)[0] if ended is None else ended
     steps, elapsed = int(last["seq"] - began["seq"]), int(last["time"] - began["time"])
     text = counted(steps, "step")

@@ -43,7 +43,7 @@ _WIDTH: Final = 110  # characters of a line in a notebook
 
 
 class Verdict(StrEnum):
-    """Why a request failed: the first of these that holds."""
+    """The verdict of a diagnosis, why a request failed: the first of these that holds."""
 
     ABOVE_LIMIT = "above_limit"  # larger than the limit itself: it can never fit
     UNKNOWN = "unknown"  # the heap of that moment is not in the file, or a free chunk was large enough
@@ -92,7 +92,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class RegionTotals:
-    """The regions of the pool.
+    """The regions of the pool at a diagnosis.
 
     Attributes:
         count: how many there are.
@@ -106,13 +106,13 @@ class RegionTotals:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes of all wholly free regions."""
+        """Bytes of all wholly free regions at a diagnosis."""
         return sum(size for _, size in self.wholly_free)
 
 
 @dataclass(frozen=True)
 class LargestHole:
-    """The largest free chunk, and the chunks beside it, of CHUNK.
+    """The largest free chunk at a diagnosis, and the chunks beside it, of CHUNK.
 
     Attributes:
         chunk: of equal ones the lowest; None where nothing is free.
@@ -195,22 +195,22 @@ class Diagnosis(Answer):
     among: str = ""
 
     def knows(self, *names: str) -> bool:
-        """Whether the file gives all these numbers, named as in `bfcviz info --json`."""
+        """Whether the file gives all these numbers of a diagnosis, named as in `bfcviz info --json`."""
         return self.recorded.has_heap and self.unknown.isdisjoint(names)
 
     @property
     def told_step(self) -> int:
-        """The step that texts name, as the Inspector does: after the failed request; a question names its own."""
+        """The step that texts of a diagnosis name: after the failed request; a question names its own."""
         return self.step + (self.event is not None)
 
     @property
     def useful_runs(self) -> tuple[Run, ...]:
-        """The runs that need fewer bytes freed than the request has; elsewhere freeing as much anywhere would do."""
+        """The runs of a diagnosis that need fewer bytes freed than the request has; else freeing anywhere would do."""
         return tuple(run for run in self.runs if run.bytes_in_use < self.rounded)
 
     @property
     def room(self) -> int | None:
-        """Bytes by which the limit allows the pool to grow; None where no limit or no pool is known."""
+        """Of a diagnosis, bytes by which the limit allows the pool to grow; None where limit or pool is unknown."""
         return None if self.spare is None else max(0, self.spare)
 
     @property
@@ -261,7 +261,7 @@ class Diagnosis(Answer):
 
     @property
     def may_unmap(self) -> bool:
-        """Whether PyTorch may serve it by unmapping free memory inside expandable segments: the file does not tell."""
+        """Whether PyTorch may serve the diagnosed request by unmapping free memory in segments: not told."""
         is_expandable = self.settings.family is Family.TORCH and self.settings.torch.expandable
         return is_expandable and self.free_bytes + (self.spare or 0) >= self.rounded
 
@@ -272,7 +272,7 @@ class Diagnosis(Answer):
 
     @property
     def external_fragmentation(self) -> float:
-        """1 - largest_free_chunk / free_bytes; 0 where nothing is free."""
+        """Of a diagnosis, 1 - largest_free_chunk / free_bytes; 0 where nothing is free."""
         missing = self.free_bytes - self.largest_free_chunk
         return missing / self.free_bytes if self.free_bytes else 0.0
 
@@ -290,7 +290,7 @@ class Diagnosis(Answer):
 
     @property
     def largest_holder(self) -> "HeldBy | None":
-        """Who held most; None where that is not known, or has no name."""
+        """Who held most at the diagnosed moment; None where that is not known, or has no name."""
         named = (each for each in self.held_by[:1] if each.name != UNNAMED["op"])
         return next(named, None)
 
@@ -306,17 +306,17 @@ class Diagnosis(Answer):
 
     @property
     def reason(self) -> str:
-        """Why the request failed, with the numbers."""
+        """The reason of a diagnosis: why the request failed, with the numbers."""
         return "" if self.asks_nothing else verdict_sentence(self)
 
     @property
     def asks_nothing(self) -> bool:
-        """Whether no request failed, and none was asked about."""
+        """Whether a diagnosis is of a state: no request failed, and none was asked about."""
         return not self.requested and self.event is None
 
     @property
     def tables(self) -> Sequence[AnswerTable]:
-        """What grows with every step, the sizes, who held them, what is in the way, and what would help."""
+        """The tables of a diagnosis: what grows every step, sizes, who held them, what is in the way, advice."""
         pins = [
             (pin.name or NO_LABEL, format_bytes(pin.size), f"{pin.address:#x}")
             for run in self.useful_runs[:1]
@@ -335,7 +335,7 @@ class Diagnosis(Answer):
 
     @property
     def unwrapped(self) -> list[str]:
-        """The report, a line for each statement."""
+        """The report of a diagnosis, a line for each statement."""
         return failure_lines(self)
 
     def __str__(self) -> str:
@@ -349,7 +349,7 @@ _HOLDERS_SHOWN: Final = 3
 
 
 class HeldBy(NamedTuple):
-    """What one holder, or all others together, had in use: its name, bytes, and chunks."""
+    """What one holder, or all others together, had in use at a diagnosis: its name, bytes, and chunks."""
 
     name: str
     bytes: int
@@ -357,7 +357,7 @@ class HeldBy(NamedTuple):
 
 
 def held_by(model: Model) -> tuple[HeldBy, ...]:
-    """The holders of most bytes at the model's step, by their labels, then the others together; () without names."""
+    """The holders of most bytes at a diagnosis, by their labels, then the others together; () without names."""
     found = holders(model)
     sizes, counts = found.rows["own_bytes"], found.rows["own_chunks"]
     rows = largest_holder_rows(found, _HOLDERS_SHOWN + 1)
@@ -380,14 +380,14 @@ _NAME_WIDTH: Final = 24  # characters of a name in the report
 
 
 def _recorded_rows(found: Diagnosis) -> list[tuple[str, str]]:
-    """What else the file says: the operation, the tensor, the message."""
+    """Rows of a diagnosis on what else the file says: the operation, the tensor, the message."""
     recorded = found.recorded
     rows = [("operation", recorded.op), ("tensor", recorded.tensor), ("message", recorded.message)]
     return [(name, cut(" ".join(text.split()))) for name, text in rows if text]
 
 
 def _diagnosed_size_rows(found: Diagnosis) -> list[tuple[str, str]]:
-    """The sizes of the heap and of the device, and what is wasted; `unknown` for those that the file cannot give."""
+    """Rows of a diagnosis: sizes of the heap and the device, and the waste; `unknown` for what is not given."""
     wasted = [] if found.asks_nothing else [("wasted", _waste_text(found))]
     rank = [("rank", found.among)] if found.among else []
     if not found.recorded.has_heap:
@@ -435,7 +435,7 @@ def _device_use_text(found: Diagnosis) -> str:
 
 
 def _size_and_count_text(found: Diagnosis, size: tuple[str, int], count: tuple[str, int], what: str) -> str:
-    """Bytes and the number of things that they are in, as far as the file gives them."""
+    """A size in a diagnosis: bytes and the number of things that they are in, as far as given."""
     if not found.knows(size[0]):
         return _UNKNOWN
     number = f" in {counted(count[1], what)}" if found.knows(count[0]) else ""
@@ -443,7 +443,7 @@ def _size_and_count_text(found: Diagnosis, size: tuple[str, int], count: tuple[s
 
 
 def _waste_text(found: Diagnosis) -> str:
-    """Bytes in use that were not requested."""
+    """The waste in a diagnosis: bytes in use that were not requested."""
     if found.wasted is None:
         return "unknown: the file does not say what was requested"
     helps = found.verdict is not Verdict.NO_FAILURE and found.wasted >= found.rounded
@@ -452,7 +452,7 @@ def _waste_text(found: Diagnosis) -> str:
 
 
 def _holder_rows(found: Diagnosis) -> list[tuple[str, str]]:
-    """Who held most bytes; the first row has the name of all."""
+    """Rows of a diagnosis on who held most bytes; the first row has the name of all."""
     return [
         (
             "" if number else "held by",
@@ -463,7 +463,7 @@ def _holder_rows(found: Diagnosis) -> list[tuple[str, str]]:
 
 
 def _free_region_rows(found: Diagnosis) -> list[tuple[str, str]]:
-    """The wholly free regions; no row where there are none."""
+    """Rows of a diagnosis on the wholly free regions; none where there are none."""
     free = found.regions.wholly_free
     if not free or found.regions.count < 2:
         return []
@@ -488,7 +488,7 @@ _GAPS_SHOWN: Final = 3
 
 
 def failure_headline(found: Diagnosis) -> str:
-    """What was needed, what was free, and the reason: `OOM: needed 24.0 MiB, ...: fragmented by layer_4/Softmax`."""
+    """The headline of a diagnosis: `OOM: needed 24.0 MiB, ...: fragmented by layer_4/Softmax`."""
     if not found.requested:
         return "OOM: a request failed, and the file does not say how many bytes it needed"
     about = "" if found.recorded.is_exact else "about "
@@ -515,7 +515,7 @@ def _failure_headline_numbers(found: Diagnosis) -> str:
 
 
 def failure_sentences(found: Diagnosis, name: Callable[[int], str]) -> str:
-    """What was requested, what was free, and why that was not enough, as one paragraph.
+    """A diagnosis as a paragraph: what was requested, what was free, and why that was not enough.
 
     Args:
         found: the diagnosis.
@@ -529,19 +529,19 @@ def failure_sentences(found: Diagnosis, name: Callable[[int], str]) -> str:
 
 
 def free_words(found: Diagnosis) -> str:
-    """What was free, where the file says it: `44.0 MiB free, largest free chunk 24.0 MiB`."""
+    """What was free at a diagnosis, where the file says it: `44.0 MiB free, largest free chunk 24.0 MiB`."""
     return (
         f"{format_bytes(found.free_bytes)} free, largest free chunk {format_bytes(found.largest_free_chunk)}"
     )
 
 
 def verdict_title(verdict: Verdict) -> str:
-    """The verdict in a few words."""
+    """The verdict of a diagnosis in a few words."""
     return _WORDS[verdict].title
 
 
 def verdict_sentence(found: Diagnosis) -> str:
-    """Why the request failed, with the numbers; it says so where it depends on what the file lacks."""
+    """The verdict of a diagnosis with its numbers; it says so where it depends on what the file lacks."""
     sentence = _WORDS[found.verdict].sentence(found)
     is_sure = not found.gaps or found.verdict is Verdict.ABOVE_LIMIT or not found.recorded.has_heap
     return sentence if is_sure else f"{_ONLY_SO_FAR} {sentence}"
@@ -551,7 +551,7 @@ _ONLY_SO_FAR: Final = "As far as the file, which is incomplete, tells:"
 
 
 def failure_lines(found: Diagnosis) -> list[str]:
-    """The report: the verdict, the sizes, the best runs with what pins them, and advice."""
+    """The report of a diagnosis: the verdict, the sizes, the best runs with what pins them, and advice."""
     verdict = found.verdict.replace("_", " ")
     if found.asks_nothing:
         nothing = (
@@ -588,7 +588,7 @@ _QUESTIONS: Final = {Verdict.NO_FAILURE: "would fit", Verdict.UNKNOWN: "may fit 
 
 
 def request_words(found: Diagnosis) -> str:
-    """Who asked, and for how much: `layer_4/Softmax failed to allocate 24.0 MiB`; `24.0 MiB would fit`."""
+    """The diagnosed request, who asked and for how much: `layer_4/Softmax failed to allocate 24.0 MiB`."""
     size, who = format_bytes(found.requested), cut(found.label) if found.label else "An unnamed request"
     if found.event is None:
         of = f"{who} of " if found.label else ""
@@ -743,6 +743,7 @@ def _no_failure_sentence(found: Diagnosis) -> str:
 
 
 def _no_chunk_fits(found: Diagnosis) -> str:
+    """Words of a diagnosis: that no free chunk fits."""
     if found.largest_usable < found.rounded <= found.largest_free_chunk:
         if found.releases_first:
             return "No free chunk that it may take is large enough once the empty regions are given back"
@@ -751,14 +752,14 @@ def _no_chunk_fits(found: Diagnosis) -> str:
 
 
 def _in_place(found: Diagnosis) -> str:
-    """That a segment grows behind its free end."""
+    """Words of a diagnosis: that a segment grows behind its free end."""
     return (
         f" (a segment with {format_bytes(found.tail)} free at its end grows in place)" if found.tail else ""
     )
 
 
 def _diagnosed_release_words(found: Diagnosis) -> str:
-    """That wholly free regions are given back first."""
+    """Words of a diagnosis: that wholly free regions are given back first."""
     if not found.releasable:
         return ""
     return f", after the allocator gives back its empty regions, {format_bytes(found.releasable)}"
@@ -798,7 +799,7 @@ _WORDS: Final[Mapping[Verdict, _DiagnosisWords]] = {
 
 
 def _why_pool_did_not_grow(found: Diagnosis) -> str:
-    """Why the pool did not grow."""
+    """Words of a diagnosis: why the pool did not grow."""
     free = found.recorded.device_free
     if found.room is None and free is not None:
         return f"the driver had {format_bytes(free)} free for a new region"
@@ -815,7 +816,7 @@ def _why_pool_did_not_grow(found: Diagnosis) -> str:
 
 
 def _largest_hole_sentence(found: Diagnosis, name: Callable[[int], str]) -> str:
-    """The chunks on both sides of the largest free chunk."""
+    """Sentence of a diagnosis on the chunks on both sides of the largest free chunk."""
     hole = found.hole
     if hole.before is None and hole.after is None:
         return " The largest free chunk fills its region."
@@ -839,13 +840,13 @@ _SHAPE_OF_REQUEST: Final = re.compile(r"\[([\d,\s]{1,200})\]")
 
 
 def shape_of(found: Diagnosis) -> tuple[int, ...]:
-    """The dimensions of the requested tensor; empty where the file does not say them."""
+    """The dimensions of the diagnosed request's tensor; empty where the file does not say them."""
     text = _SHAPE_OF_REQUEST.search(found.recorded.tensor) or _SHAPE_OF_REQUEST.search(found.label)
     return tuple(int(part[:18]) for part in text[1].replace(",", " ").split()) if text else ()
 
 
 def without_failure(trace: Trace, pool: int = 0, model: Model | None = None) -> Diagnosis:
-    """The heap at the model's step (None: after the last event) as if nothing was requested: `requested` is 0."""
+    """A diagnosis of the heap at the model's step as if nothing was requested: `requested` is 0."""
     step = len(trace) if model is None else model.step
     with model_to_diagnose(trace, pool, model).visiting(step) as there:
         return replace(
@@ -854,13 +855,13 @@ def without_failure(trace: Trace, pool: int = 0, model: Model | None = None) -> 
 
 
 def model_to_diagnose(trace: Trace, pool: int, model: Model | None) -> Model:
-    """The given model if it is of this heap, else a new one."""
+    """The given model if it is of the heap to diagnose, else a new one."""
     usable = model is not None and model.trace is trace and model.pool == pool
     return model if usable else Model(trace, pool)  # type: ignore[return-value]
 
 
 def undecided_diagnosis(model: Model, requested: int, recorded: RecordedFailure) -> Diagnosis:
-    """What the heap at the model's step says, as of a question; the verdict is not decided."""
+    """The numbers of a diagnosis from the heap at the model's step; the verdict is not decided."""
     origin, table = model.trace.origin, model.table
     pool = origin.pools[model.pool]
     settings = heap_settings_of(origin, model.pool)
@@ -897,7 +898,7 @@ def undecided_diagnosis(model: Model, requested: int, recorded: RecordedFailure)
 
 
 def diagnosed_verdict(found: Diagnosis) -> Verdict:
-    """Why the request failed, or whether it would fit."""
+    """The verdict of a diagnosis: why the request failed, or whether it would fit."""
     is_question, rounded = found.event is None, found.rounded
     if found.bytes_limit is not None and rounded > found.bytes_limit:
         return Verdict.ABOVE_LIMIT
@@ -915,7 +916,7 @@ def diagnosed_verdict(found: Diagnosis) -> Verdict:
 
 
 def _may_diagnosed_pool_grow(found: Diagnosis) -> bool:
-    """Whether the limit leaves room; for a question after what the allocator gives back before it fails."""
+    """Whether the limit leaves the diagnosed pool room; for a question, after what is given back first."""
     if found.room is None or found.room_after_release is None:
         return False
     if found.event is not None:
@@ -931,7 +932,7 @@ def _scattered_memory_verdict(found: Diagnosis) -> Verdict:
 
 
 def _diagnosed_gaps(origin: Origin, name: str) -> tuple[str, ...]:
-    """What is missing of a heap, as the file's own reasons say."""
+    """What a diagnosis misses of a heap, as the file's own reasons say."""
     if origin.status in {Status.COMPLETE, Status.RECORDING}:
         return ()
     start = f"{name}: "
@@ -939,7 +940,7 @@ def _diagnosed_gaps(origin: Origin, name: str) -> tuple[str, ...]:
 
 
 def _diagnosed_pool_limit(limit: int | None, settings: HeapSettings, recorded: RecordedFailure) -> int | None:
-    """The limit of the pool. PyTorch has none unless a part of the device was set."""
+    """The limit of the diagnosed pool. PyTorch has none unless a part of the device was set."""
     total = recorded.device_total
     if settings.family is Family.TORCH and limit is not None and total is not None and limit >= total:
         return None
@@ -947,7 +948,7 @@ def _diagnosed_pool_limit(limit: int | None, settings: HeapSettings, recorded: R
 
 
 def _wasted_bytes_in_use(model: Model, recorded: RecordedFailure) -> int | None:
-    """Bytes of chunks in use that were not requested, from the best source that knows them."""
+    """For a diagnosis, bytes of chunks in use that were not requested, from the best source that knows them."""
     in_use = model.table.bytes_in_use
     if recorded.in_use_requested is not None:
         return max(0, in_use - recorded.in_use_requested)
@@ -961,6 +962,7 @@ def _wasted_bytes_in_use(model: Model, recorded: RecordedFailure) -> int | None:
 
 
 def _region_totals(model: Model, chunks: NDArray[np.void]) -> RegionTotals:
+    """The totals of the regions at the model's step, for a diagnosis."""
     regions = model.regions()
     free = chunks[~chunks["in_use"]]
     # A wholly free region is one free chunk, or several that wait to merge.
@@ -975,6 +977,7 @@ def _region_totals(model: Model, chunks: NDArray[np.void]) -> RegionTotals:
 
 
 def _largest_hole(model: Model, chunks: NDArray[np.void]) -> LargestHole:
+    """The largest free chunk at the model's step and its neighbours, for a diagnosis."""
     if model.table.chunks_free == 0:
         return LargestHole()
     at = int(np.argmax(np.where(chunks["in_use"], 0, chunks["size"])))
@@ -994,7 +997,7 @@ _LEAST_SHARE_OF_PEAK: Final = 0.2
 
 
 def peak_headline(model: Model) -> str:
-    """The bytes in use at the model's step, which is the peak if there is a history, and the largest holder."""
+    """The headline of the peak, or of a state: the bytes in use at the model's step, and the largest holder."""
     used = model.table.bytes_in_use
     if not used:
         return "No allocation in this heap"

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bfcviz.analysis.advice import others_hold_it
 from bfcviz.analysis.diagnosis import AdviceKind, Diagnosis, Verdict
+from bfcviz.analysis.diagnosis_advice import others_hold_it
 from bfcviz.analysis.heap_settings import Family
 from bfcviz.analysis.pinned_runs import Pin, Run
 from bfcviz.analysis.stated_advice import AdviceWord
@@ -39,7 +39,7 @@ _WORDS: Final[Mapping[Any, str]] = {
 
 
 def cause_for_json(found: Diagnosis) -> str:
-    """The verdict of a diagnosis in its JSON: in the words for texts without a heap; it also looks at the device."""
+    """The verdict of a diagnosis for its JSON, in the words for texts without a heap; it also looks at the device."""
     if found.verdict is Verdict.NO_FAILURE:
         return found.verdict
     recorded, limit = found.recorded, found.bytes_limit
@@ -67,7 +67,7 @@ _HEAP_FACTS: Final = {
 
 
 def facts_of_failure(found: Diagnosis) -> dict[str, int]:
-    """The numbers of a failure by the names that texts without a heap use, too; only those that the file has."""
+    """The numbers of a diagnosis for its JSON, by the names that texts without a heap use; only those known."""
     recorded = found.recorded
     known = {
         "requested": found.requested or None,
@@ -134,7 +134,7 @@ def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
 
 
 def _diagnosed_heap_json(found: Diagnosis) -> dict[str, Any]:
-    """What the chunks say; null where the file does not have them, or cannot give a number."""
+    """The heap of a diagnosis as JSON: what the chunks say; null where the file does not have them."""
     heap = {
         "free_bytes": found.free_bytes,
         "largest_free_chunk": found.largest_free_chunk,
@@ -154,6 +154,7 @@ def _diagnosed_heap_json(found: Diagnosis) -> dict[str, Any]:
 
 
 def _pinned_run_json(run: Run) -> dict[str, Any]:
+    """One run of a diagnosis as JSON."""
     return {
         "address": run.address,
         "size": run.size,
@@ -165,6 +166,7 @@ def _pinned_run_json(run: Run) -> dict[str, Any]:
 
 
 def _pin_json(pin: Pin) -> dict[str, Any]:
+    """One pin of a diagnosis as JSON."""
     return {
         "address": pin.address,
         "size": pin.size,

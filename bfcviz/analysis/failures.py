@@ -34,7 +34,7 @@ def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it al
     models: dict[int, Model] | None = None,
     tries: bool = True,
 ) -> Diagnosis:
-    """Find out why a request failed.
+    """Diagnose one failure of a trace, that of an OOM event: why the request failed.
 
     Args:
         trace: the events.
@@ -74,7 +74,7 @@ def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it al
 def all_failures(
     trace: Trace, pool: int | None = None, *, runs: int = RUNS, most: int = MOST_FAILURES
 ) -> list[Diagnosis]:
-    """The diagnoses of the first requests that failed finally, in the order of the trace; see `failed_steps`."""
+    """The diagnoses of the first failures of a trace, the requests that failed finally; see `failed_steps`."""
     models: dict[int, Model] = {}
     tried: set[int] = set()  # to serve all requests again for each of many failures would take minutes
     recorded = recorded_failures_by_event(trace)
@@ -91,7 +91,7 @@ def all_failures(
 
 
 def judged_diagnosis(model: Model, found: Diagnosis, runs: int, *, tries: bool = True) -> Diagnosis:
-    """With verdict, runs and advice; `tries`: the events before it are searched for growth, and settings tried."""
+    """A diagnosis of a failure with verdict, runs and advice; `tries`: growth is searched and settings are tried."""
     found = replace(found, verdict=diagnosed_verdict(found))
     if runs == 0:
         return found
@@ -100,6 +100,6 @@ def judged_diagnosis(model: Model, found: Diagnosis, runs: int, *, tries: bool =
         found = replace(found, runs=runs_with_pins(model, found.rounded, runs), held_by=held_by(model))
     if tries and found.event is not None and found.verdict is not Verdict.NO_FAILURE:
         found = replace(found, growing=growth_until(model, found.event))
-    from bfcviz.analysis.advice import advice_for  # noqa: PLC0415  with the tables of all messages: `info` needs none
+    from bfcviz.analysis.diagnosis_advice import advice_for  # noqa: PLC0415  with the tables of all messages: `info` needs none
 
     return replace(found, advice=tuple(advice_for(found, model.trace if tries else None)))

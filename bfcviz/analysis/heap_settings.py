@@ -61,14 +61,14 @@ class HeapSettings:
     host_limit: str = ""
 
     def rounded(self, requested: int) -> int:
-        """The bytes that a chunk for this request needs."""
+        """By the settings of a heap, the bytes that a chunk for this request needs."""
         if self.family is Family.TORCH:
             return self.torch.round_up(requested)
         rules = {Family.CUPY: cupy.round_up, Family.RMM: rmm.round_up}
         return rules.get(self.family, tensorflow.round_up)(max(requested, 1))
 
     def growth(self, rounded: int, tail: int = 0) -> int:
-        """The bytes by which the pool grows for a request of this rounded size, at most.
+        """By the settings of a heap, the bytes by which the pool grows for a rounded request, at most.
 
         `tail`: free bytes at the end of an expandable segment, which grows in place.
         """
@@ -81,7 +81,7 @@ class HeapSettings:
 
     @property
     def releases_free_regions(self) -> bool:
-        """Whether wholly free regions are released before a request fails; then it is tried again."""
+        """By the settings of a heap, whether wholly free regions are released before a request fails."""
         return self.family in {Family.TORCH, Family.CUPY} or self.garbage_collection is True
 
 
@@ -104,7 +104,7 @@ def heap_settings_of(origin: Origin, pool: int) -> HeapSettings:
 
 
 def _allocator_family(origin: Origin, pool: int) -> Family:
-    """From the way it was recorded, the framework that the file names, its format, and the heap's name."""
+    """Whose settings a heap has: from how it was recorded, the framework and format of the file, and its name."""
     if origin.details.get("way") == "serve":
         return Family.OWN
     framework = origin.details.get("framework")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import holds_only_states
-from bfcviz.events.schema import taken
+from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace, check_history, event_times
 from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import FEWEST, EqualSteps, equal_steps, repeated_steps
@@ -41,7 +41,7 @@ GROWING: Final = np.dtype(
 
 @dataclass(frozen=True)
 class Growth:
-    """Holders with more bytes at the last compared end of a step than at the first.
+    """What leaks with every step: holders with more bytes at the last compared end of a step than at the first.
 
     Attributes:
         steps: what was compared; its `reason` says why if nothing was.
@@ -59,22 +59,22 @@ class Growth:
 
     @property
     def intervals(self) -> int:
-        """From one compared end to the next: how often."""
+        """How often what leaks was compared: from one end of a step to the next."""
         return max(len(self.steps.ends) - 1, 0)
 
     @property
     def growing(self) -> int:
-        """The number of holders that grew every time; they are the first rows."""
+        """The number of holders that leak: they grew every time; they are the first rows."""
         return int(np.count_nonzero(self.rows["times"] == self.intervals))
 
     @property
     def grown_bytes(self) -> int:
-        """What the holders that grew every time gained."""
+        """What the holders that leak gained, those that grew every time."""
         return int(self.rows["bytes"][: self.growing].sum())
 
     @property
     def table(self) -> AnswerTable:
-        """The holders that grew every time, with what each gains a step."""
+        """The holders that leak, with what each gains a step."""
         rows = [
             (self.names[row], signed_bytes(self.a_step(row)[1]), f"{self.a_step(row)[0]:+,.1f}")
             for row in range(min(self.growing, _MOST_IN_TABLE))
@@ -82,12 +82,12 @@ class Growth:
         return AnswerTable(("grows every step", "bytes", "chunks"), rows)
 
     def a_step(self, row: int) -> tuple[float, float]:
-        """Chunks and bytes that a holder gains each step."""
+        """Chunks and bytes that a holder leaks each step."""
         steps = self.intervals * self.steps.every
         return int(self.rows["chunks"][row]) / steps, int(self.rows["bytes"][row]) / steps
 
     def to_arrow(self) -> "Table":
-        """One row a holder: what it gained and each step, and the lists of chunks and bytes at each end."""
+        """One row a holder that grew: what it gained and each step, and the lists of chunks and bytes at each end."""
         pa = arrow("to_arrow()")
         steps = max(self.intervals * self.steps.every, 1)
         return pa.table(
@@ -105,7 +105,7 @@ class Growth:
 
 
 def growth(model: Model, steps: EqualSteps, how: Grouping) -> Growth:
-    """Compare the holders at the ends of equal steps; the model returns to its step."""
+    """Find what leaks with every step: compare the holders at the ends of equal steps; the model returns."""
     ends = steps.ends.tolist()
     counted = _LeakCounts(how, len(ends))
     with model.visiting(model.step):
@@ -121,7 +121,7 @@ def growth(model: Model, steps: EqualSteps, how: Grouping) -> Growth:
 
 
 def growth_until(model: Model, stop: int) -> Growth | None:
-    """What grew at every equal step that ended by `stop`; None: nothing did, or the trace is too long or too short.
+    """What leaked at every equal step that ended by `stop`; None: nothing did, or the trace does not suit.
 
     Nothing did also where all that grew is less than a tenth of what is in use. The model returns to its step.
     """
@@ -158,13 +158,13 @@ class _LeakCounts:
         self._bytes = np.zeros((64, ends), np.int64)
 
     def add(self, column: int, records: NDArray[np.void]) -> None:
-        """Count the chunks at one end."""
+        """Count the chunks at one end of a step, to find what leaks."""
         at = self._rows(records)
         self._chunks[:, column] = np.bincount(at, minlength=len(self._chunks))
         np.add.at(self._bytes[:, column], at, records["size"].astype(np.int64))
 
     def compared(self, steps: EqualSteps, stayed: NDArray[np.void]) -> Growth:
-        """The holders that gained bytes from the first end to the last; `stayed`: the chunks allocated since."""
+        """The holders that leaked bytes from the first end to the last; `stayed`: the chunks allocated since."""
         times = np.count_nonzero(np.diff(self._bytes, axis=1) > 0, axis=1)
         gained = self._bytes[:, -1] - self._bytes[:, 0]
         most = self._bytes.shape[1] - 1
@@ -182,7 +182,7 @@ class _LeakCounts:
         return Growth(steps, rows, chosen, self._chunks[order], self._bytes[order])
 
     def _rows(self, records: NDArray[np.void]) -> NDArray[np.intp]:
-        """The row of the holder of each record; makes room for new holders."""
+        """The row of the holder of each record that is counted; makes room for new holders."""
         numbers, paths = self._how.grouped(records)
         rows = [self._numbers.setdefault(path, len(self._numbers)) for path in paths]
         if len(self._numbers) > len(self._chunks):
@@ -259,7 +259,7 @@ class Leaks(Answer):
 
     @property
     def lines(self) -> list[str]:
-        """What grows every step, then what was never freed; the other way round if nothing grows."""
+        """The report of leaks: what grows every step, then what was never freed; else the other way round."""
         kept, grows = leak_lines(self.trace, self), growth_lines(self.trace, self.growth)
         return [*grows, *kept] if self.growth.growing else [*kept, *grows]
 
@@ -268,7 +268,7 @@ class Leaks(Answer):
 
     @property
     def tables(self) -> Sequence[AnswerTable]:
-        """The holders of what was not freed, and those that grow every step."""
+        """The tables of leaks: the holders of what was not freed, and those that grow every step."""
         never = [
             (
                 self.names[row],
@@ -283,16 +283,16 @@ class Leaks(Answer):
 
     @property
     def bytes(self) -> int:
-        """All bytes that were not freed."""
+        """All bytes that leaked: they were not freed."""
         return int(self.rows["bytes"].sum())
 
     def chunks_of(self, row: int) -> NDArray[np.void]:
-        """The chunks of one holder, of LIFETIME, the oldest first."""
+        """The leaked chunks of one holder, of LIFETIME, the oldest first."""
         first = int(self.rows["first"][row])
         return self.chunks[first : first + int(self.rows["chunks"][row])]
 
     def to_arrow(self) -> "Table":
-        """One row a chunk: its holder, address, sizes in bytes and age."""
+        """One row a leaked chunk: its holder, address, sizes in bytes and age."""
         pa = arrow("to_arrow()")
         counts = self.rows["chunks"].astype(np.intp)
         holders = np.repeat(np.arange(len(self.rows)), counts)
@@ -359,7 +359,7 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
 def _marked_or_repeated_steps(
     trace: Trace, pool: int, mark: str | None = None, warm_up: int | None = None
 ) -> EqualSteps:
-    """The steps between marks, or else those that repeat."""
+    """The steps to compare for leaks: between marks, or else those that repeat."""
     marked = equal_steps(trace, pool, mark, warm_up)
     if not marked.unmarked or mark is not None:
         return marked
@@ -374,7 +374,7 @@ def _by_holder(
     ranged: tuple[int, int, str | None, int],
     compared: Growth,
 ) -> Leaks:
-    """Sort the chunks by the bytes of their holders, then by age."""
+    """Sort leaked chunks by the bytes of their holders, then by age."""
     numbers, paths = how.grouped(found)
     bytes_of = np.zeros(len(paths), np.uint64)
     np.add.at(bytes_of, numbers, found["size"])
@@ -401,7 +401,7 @@ def _checked_leak_range(trace: Trace, start: int | None, stop: int | None) -> tu
 
 
 def _leaked_in_phase(trace: Trace, pool: int, phase: str, chunks: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Which chunks were allocated while a phase of this name was open; see `PhasePaths` for its thread."""
+    """Which leaked chunks were allocated while a phase of this name was open; see `PhasePaths` for its thread."""
     how = grouping(trace, pool, "phase")
     numbers, paths = how.grouped(chunks)
     known = {each.name for each in phases(trace, pool)}
@@ -423,7 +423,7 @@ def _leak_ages(trace: Trace, chunks: NDArray[np.void]) -> NDArray[np.uint64]:
 def _leak_rows(
     chunks: NDArray[np.void], at: NDArray[np.intp], ages: NDArray[np.uint64], until: int, count: int
 ) -> NDArray[np.void]:
-    """The holders of sorted chunks."""
+    """The holders of sorted chunks that leaked."""
     rows = np.zeros(count, LEAK)
     counts = np.bincount(at, minlength=count)
     rows["chunks"] = counts
@@ -448,7 +448,7 @@ _MOST_IN_TABLE: Final = 30
 
 
 def growth_lines(trace: Trace, found: Growth) -> list[str]:
-    """What was compared; then a line for each holder that grew every step."""
+    """The report of what leaks every step: what was compared, then a line for each holder that grew."""
     steps = found.steps
     if steps.reason:
         return [f"growth is not known: {steps.reason}"]
@@ -466,7 +466,7 @@ def growth_lines(trace: Trace, found: Growth) -> list[str]:
 
 
 def _compared_steps_text(found: Growth) -> str:
-    """Which steps were compared."""
+    """Which steps were compared to find leaks."""
     steps = found.steps
     first, last = (f"{number:,}" for number in (steps.numbers[0], steps.numbers[-1]))
     parts = [f"compared the ends of {len(steps.ends):,} equal steps, {first} to {last} of {steps.found:,}"]
@@ -483,7 +483,7 @@ def _compared_steps_text(found: Growth) -> str:
 
 
 def growing_text(found: Growth) -> str:
-    """`+1 chunk, +82.6 KiB every step. That made 5.3 MiB from step 23 to step 89 of the program`."""
+    """What a holder leaks: `+1 chunk, +82.6 KiB every step. That made 5.3 MiB from step 23 to step 89`."""
     others = found.growing - 1
     first, last = (f"{found.steps.numbers[end]:,}" for end in (0, -1))
     return (
@@ -493,7 +493,7 @@ def growing_text(found: Growth) -> str:
 
 
 def _gained_text(found: Growth, row: int) -> str:
-    """What a holder gained: `+12 chunks, +3.1 MiB every step`."""
+    """What a holder leaks: `+12 chunks, +3.1 MiB every step`."""
     chunks, size = found.a_step(row)
     same = len(set(map(int, found.chunks[row, 1:] - found.chunks[row, :-1]))) == 1
     amount = f"{chunks:+,.0f}" if same and chunks == int(chunks) else f"about {chunks:+,.1f}"
@@ -501,7 +501,7 @@ def _gained_text(found: Growth, row: int) -> str:
 
 
 def leak_lines(trace: Trace, found: Leaks) -> list[str]:
-    """How much was never freed; then a line for each holder of it."""
+    """The report of what leaked: how much was never freed; then a line for each holder of it."""
     where = "" if found.phase is None else f" in phase {found.phase!r}"
     total = f"{format_bytes(found.bytes)} in {counted(len(found.chunks), 'chunk')}"
     events = f"events {found.start:,} to {found.stop - 1:,}" if found.stop > found.start else "no event"
@@ -522,6 +522,6 @@ def leak_lines(trace: Trace, found: Leaks) -> list[str]:
 
 
 def _allocated_at_text(trace: Trace, label: int, name: str) -> str:
-    """The place in the code of a label, unless the holder's name says it."""
+    """The place in the code of a leak's label, unless the holder's name says it."""
     place = place_in_code(trace.labels[label].details.get("stack", ""))
     return "" if place in ("", name) else f", allocated at {place}"

@@ -36,7 +36,7 @@ _PINS_SHOWN: Final = 8  # of a run in a report
 
 @dataclass(frozen=True)
 class Run:
-    """Neighbouring chunks of one region, with the free chunks on both sides.
+    """A run: neighbouring chunks of one region that would hold a request, with the free chunks on both sides.
 
     Attributes:
         first, stop: the half-open range of its chunks, as indices of the chunks by address.
@@ -57,7 +57,7 @@ class Run:
     pins: "tuple[Pin, ...]" = ()
 
     def lines(self, number: int) -> list[str]:
-        """Place `number` of a report: where it is, and the largest chunks that pin it."""
+        """Place `number` of a report on runs: where it is, and the largest chunks that pin it."""
         where = f"{self.address:#x}, region {self.region}"
         if not self.pins:
             return [
@@ -123,7 +123,7 @@ def _run_region_begins(regions: NDArray[np.uint16]) -> NDArray[np.intp]:
 def _with_free_sides(
     in_use: NDArray[np.bool_], begins: NDArray[np.intp], first: int, stop: int
 ) -> tuple[int, int]:
-    """The range [first, stop) of one region, and the free chunks of the region on both sides of it."""
+    """The run [first, stop) of one region, and the free chunks of the region on both sides of it."""
     begin = int(begins[first])
     end = int(np.searchsorted(begins, begin, "right"))
     before, after = np.flatnonzero(in_use[begin:first]), in_use[stop:end]
@@ -143,7 +143,7 @@ _LOOK: Final = 8 * BLOCK  # later events that are searched for their FREEs
 
 @dataclass(frozen=True)
 class Pin:
-    """A chunk in use between free chunks.
+    """A pin: a chunk in use between free chunks of a run.
 
     Attributes:
         address, size: its start address and its bytes.
@@ -168,12 +168,12 @@ class Pin:
 
     @property
     def name(self) -> str:
-        """Its label, else the place in the code that allocated it; "" where neither is known."""
+        """The name of a pin: its label, else the place in the code that allocated it; "" where neither is known."""
         return self.label or place_in_code(self.details.get("stack", ""))
 
     @property
     def notes(self) -> list[str]:
-        """When it was allocated and freed, and the first line of its stack, as far as they are known."""
+        """When a pin was allocated and freed, and the first line of its stack, as far as they are known."""
         found = []
         if self.age is not None:
             seconds = "" if self.age_s is None else f" ({self.age_s:.3g} s)"
@@ -184,7 +184,7 @@ class Pin:
 
     @property
     def line(self) -> str:
-        """Its address, size, name and notes, for a report."""
+        """Address, size, name and notes of a pin, for a report."""
         name = cut(self.label) if self.label else NO_LABEL
         return ", ".join([f"{self.address:#x}  {format_bytes(self.size):>10}  {name}", *self.notes])
 
@@ -228,7 +228,7 @@ def pins_of(model: Model, chunks: NDArray[np.void]) -> tuple[Pin, ...]:
 
 
 def _pin_age_seconds(trace: Trace, step: int, born: NDArray[np.uint64]) -> list[float | None]:
-    """Seconds from each ALLOCATE to the step."""
+    """Seconds from the ALLOCATE of each pin to the step."""
     now = int(trace.read(step - 1, step)["time"][0])
     times = event_times(trace, born)
     if now == 0 and not times.any():  # the file has no times
@@ -240,7 +240,7 @@ def _pin_age_seconds(trace: Trace, step: int, born: NDArray[np.uint64]) -> list[
 
 
 def _frees_of_pins(trace: Trace, pool: int, step: int, born: NDArray[np.uint64]) -> list[int | None]:
-    """The FREE of each allocation, among the next events."""
+    """The FREE of each pin, among the next events."""
     found: dict[int, int] = {}
     wanted = set(born.tolist())
     for block in trace.blocks(step, min(len(trace), step + _LOOK)):

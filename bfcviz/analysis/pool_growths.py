@@ -54,7 +54,7 @@ class GrowthPart(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What of the pool it is: `the part of the pool for large requests of stream 0`."""
+        """What of the pool could serve a request when it grew: `the part of the pool for requests of stream 0`."""
         pool = f"private pool {self.private_pool}" if self.private_pool else "the pool"
         if self.size_class == ALL_REQUESTS:
             return pool if not self.stream else f"the part of {pool} for stream {self.stream}"
@@ -159,7 +159,7 @@ class Growths(Answer):
 
     @property
     def worst(self) -> PoolGrowth | None:
-        """The growth that cost most: with the most free bytes; of equal ones the largest, then the first."""
+        """The growth of a pool that cost most: with the most free bytes; then the largest, then the first."""
         return max(self.found, key=lambda each: (each.free, each.granted, -each.step), default=None)
 
     def __str__(self) -> str:
@@ -242,12 +242,12 @@ class _GrowthSearch:
         self.share_of = np.full(len(keys), _UNKNOWN_SHARE, np.intp)
 
     def instance(self, slots: NDArray[Any], seqs: NDArray[Any]) -> NDArray[np.intp]:
-        """The region instance of each event, an index of `share_of`."""
+        """The region instance of each event in the search for growths, an index of `share_of`."""
         found = np.searchsorted(self._keys, _growth_birth_keys(slots, seqs), side="right") - 1
         return np.clip(found, 0, max(len(self._keys) - 1, 0))
 
     def number(self, share: GrowthPart) -> int:
-        """The number of a share."""
+        """The number of a share of the pool in the search for growths."""
         known = self._share_numbers.get(share)
         if known is None:
             known = self._share_numbers[share] = len(self.shares)
@@ -255,7 +255,7 @@ class _GrowthSearch:
         return known
 
     def share(self, row: np.void) -> GrowthPart:
-        """The share that a request belongs to, from its ALLOCATE or its chunk."""
+        """The share of a pool that a request belongs to, from its ALLOCATE or its chunk."""
         family = self.settings.family
         if family is Family.CUPY:
             return GrowthPart(int(row["stream"]), ALL_REQUESTS, "")
@@ -266,7 +266,7 @@ class _GrowthSearch:
         return GrowthPart(int(row["stream"]), SMALL_REQUESTS if is_small else LARGE_REQUESTS, private)
 
     def all(self) -> Growths:
-        """The growths, without their pins."""
+        """The growths of the pool, without their pins."""
         self._find_shares()
         begins = history_begins(self.trace, self.pool)
         later = self.extends[self.extends["seq"] >= begins]
@@ -311,7 +311,7 @@ class _GrowthSearch:
         return max(int(extend["requested"]), rounded)
 
     def _find_shares(self) -> None:
-        """The share of each region: that of the first request in it."""
+        """The share of each region in the search for growths: that of the first request in it."""
         if self.settings.family not in (Family.TORCH, Family.CUPY):
             self.share_of[:] = self.number(WHOLE)
             return
@@ -332,7 +332,7 @@ class _GrowthSearch:
             self.share_of[number] = self.number(self.share(rows[new[at]]))
 
     def _free_at(self, extends: Events, asked: Sequence[int | None]) -> tuple[NDArray[np.int64], ...]:
-        """At each of these events: free bytes of the share, of the pool, and bytes of the pool."""
+        """At each growth: free bytes of the share, of the pool, and bytes of the pool."""
         free = np.zeros((len(extends), 3), np.int64)
         sums, pool_bytes = self._sums_at_start()
         wanted = np.array([-1 if share is None else share for share in asked], np.intp)
@@ -362,7 +362,7 @@ class _GrowthSearch:
         return free[:, 0], free[:, 1], free[:, 2]
 
     def _sums_at_start(self) -> tuple[NDArray[np.int64], int]:
-        """Free bytes by share where the trace begins, the last of regions with no known share; bytes of the pool."""
+        """Where the trace begins: free bytes by share, those of no known share last, and bytes of the pool."""
         sums = np.zeros(len(self.shares) + 1, np.int64)
         chunks = self._start.chunks()
         if len(chunks):
@@ -373,7 +373,7 @@ class _GrowthSearch:
     def _with_peak(
         self, found: Growths, pool_bytes: NDArray[np.int64], extends: Events, served: Sequence[np.void | None]
     ) -> Growths:
-        """With the step at which the pool is at its largest, or without growths at which most is in use."""
+        """The growths with the step at which the pool, or what is in use, is at its largest."""
         model = Model(self.trace, self.pool)
         model.seek(max(history_begins(self.trace, self.pool), self.trace.first))
         is_whole = model.table.pool_bytes == 0
@@ -436,7 +436,7 @@ def _growth_allocation_with_pieces(rows: NDArray[np.void], at: int) -> np.void:
 
 
 def _with_times(trace: Trace, found: Growths) -> Growths:
-    """With the time from each growth to the next one of its share."""
+    """The growths with the time from each to the next one of its share."""
     if not found.found:
         return found
     steps = np.array([each.step for each in found.found], np.int64)
@@ -457,7 +457,7 @@ def _with_times(trace: Trace, found: Growths) -> Growths:
 
 
 def _with_pins(trace: Trace, search: _GrowthSearch, found: Growths) -> Growths:
-    """With the pins of the growths that have the most free bytes."""
+    """The growths with pins: those that have the most free bytes."""
     model = Model(trace, found.pool)
     order = sorted(range(len(found.found)), key=lambda at: -found.found[at].free)[:_MOST_LOOKED_UP]
     made = list(found.found)
@@ -536,7 +536,7 @@ _REASONS_SHOWN: Final = 2
 
 
 def growth_line(found: Growths) -> str:
-    """The verdict on the growth of a pool in one line."""
+    """The verdict on the growths of a pool in one line."""
     worst = found.worst
     if worst is None:
         return _nothing_wrong_growths(found)
@@ -551,14 +551,14 @@ def growth_line(found: Growths) -> str:
 
 
 def growth_explanation(found: Growths) -> str:
-    """The verdict, and the growth that cost most, where there is one."""
+    """The verdict on the growths of a pool, and the one that cost most, where there is one."""
     worst = found.worst
     more = "" if worst is None else f" At step {worst.step:,}, {growth_sentence(worst)}"
     return f"{growth_line(found)}.{more}"
 
 
 def _growth_because_clause(growth: PoolGrowth) -> str:
-    """What most of the free memory lies beside."""
+    """What most of the free memory lies beside when a pool grew."""
     if growth.empty is None or not growth.free:
         return ""
     if 2 * growth.empty >= growth.free:
@@ -569,7 +569,7 @@ def _growth_because_clause(growth: PoolGrowth) -> str:
 
 
 def growths_report(found: Growths) -> list[str]:
-    """The report: the verdict, the growth that cost most with its cause, and the lines of code in the way."""
+    """The report on the growths of a pool: the verdict, the one that cost most with its cause, and the pins."""
     worst = found.worst
     lines = [f"{found.pool_name}: {growth_line(found)}."]
     lines += [
@@ -598,7 +598,7 @@ def growths_report(found: Growths) -> list[str]:
 
 
 def _state_lines(found: Growths) -> list[str]:
-    """What lies beside the free memory of a state without history."""
+    """The report of a state without history: what lies beside the free memory that a growth would pass over."""
     if found.empty_at_peak is None or not found.free_at_peak:
         return []
     lines = [f"  {format_bytes(found.empty_at_peak)} of it lie in regions without a chunk in use."]
@@ -610,7 +610,7 @@ def _state_lines(found: Growths) -> list[str]:
 
 
 def growth_sentence(growth: PoolGrowth) -> str:
-    """What was requested, what was free, and why that did not help."""
+    """One growth of a pool as a sentence: what was requested, what was free, and why that did not help."""
     where = f"{format_bytes(growth.free)} were free in {growth.share.words}"
     if growth.chunks is not None and growth.largest is not None:
         chunks = f", in {counted(growth.chunks, 'chunk')}, the largest {format_bytes(growth.largest)}"
@@ -658,7 +658,7 @@ def _growth_pin_text(pin: GrowthPin) -> str:
 
 
 def _growth_byte_time(amount: int, unit: str) -> str:
-    """`3.1 GiB s`, or `12.0 GiB steps`."""
+    """What a growth of a pool cost, in bytes and time: `3.1 GiB s`, or `12.0 GiB steps`."""
     return f"{format_bytes(amount / 1e9)} s" if unit == "ns" else f"{format_bytes(amount)} steps"
 
 
@@ -697,7 +697,7 @@ def _pool_growths_json(found: Growths) -> dict[str, Any]:
 
 
 def growth_verdict(found: Growths) -> str:
-    """`growth`, `nothing_wrong` or `unknown`."""
+    """The verdict on growths of a pool: `growth`, `nothing_wrong` or `unknown`."""
     if found.found:
         return "growth"
     return "nothing_wrong" if found.has_history and found.peak_pool else "unknown"

@@ -98,7 +98,7 @@ class RankFailure:
 
 @dataclass(frozen=True)
 class Rank:
-    """The summary of one file. Sizes are bytes of one heap; None: the file does not state them, or cannot be read.
+    """The summary of one rank, from its file. Sizes are bytes of one heap; None: not stated, or cannot be read.
 
     Attributes:
         place: the file, its rank and its host.
@@ -143,35 +143,35 @@ class Rank:
 
     @property
     def name(self) -> str:
-        """Its name in texts."""
+        """The name of a rank in texts."""
         return self.place.name
 
     @property
     def verdict(self) -> str | None:
-        """That of its first failure, `no_failure`; None where the file cannot be read."""
+        """The verdict of a rank's first failure, `no_failure`; None where the file cannot be read."""
         if self.problem:
             return None
         return self.failures[0].verdict if self.failures else str(Verdict.NO_FAILURE)
 
     @property
     def has_failed(self) -> bool:
-        """Whether it tells of a failure of its own, not only of another rank that was late or gone."""
+        """Whether a rank tells of a failure of its own, not only of another rank that was late or gone."""
         return any(each.verdict != StatedCause.CONSEQUENCE for each in self.failures)
 
     @property
     def lacked_memory(self) -> bool:
-        """Whether it tells of a failure that may be for lack of memory."""
+        """Whether a rank tells of a failure that may be for lack of memory."""
         others = {StatedCause.CONSEQUENCE, StatedCause.NOT_LACK_OF_MEMORY}
         return any(each.verdict not in others for each in self.failures)
 
     @property
     def failed_ns(self) -> int | None:
-        """When its first request failed, in nanoseconds of the calendar; None: not known."""
+        """When the first request of a rank failed, in nanoseconds of the calendar; None: not known."""
         return min((each.time_ns for each in self.failures if each.time_ns is not None), default=None)
 
     @property
     def logged(self) -> LogTime | None:
-        """When its log tells of the first failure of its own; None: not known."""
+        """When the log of a rank tells of the first failure of its own; None: not known."""
         own = (each for each in self.failures if each.verdict != StatedCause.CONSEQUENCE)
         first = next(own, None)
         return None if first is None or first.stated is None else first.stated.stated.time
@@ -191,7 +191,7 @@ class Rank:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The entry of `ranks`: sizes in bytes, null for unknown."""
+        """The entry of a rank in `ranks`: sizes in bytes, null for unknown."""
         place = self.place
         found: dict[str, Any] = {
             "rank": place.rank,
@@ -223,7 +223,7 @@ class Rank:
 
 
 def rank_of(trace: Trace, place: RankPlace, by: str = "op", step: int | str | None = None) -> Rank:
-    """The summary of a trace.
+    """The summary of a rank, from its trace.
 
     Args:
         trace: of the rank.
@@ -277,7 +277,7 @@ def _is_whole_rank_file(origin: Origin) -> bool:
 
 
 def rank_of_text(answer: StatedAnswer, place: RankPlace) -> Rank:
-    """The summary of a text: the sizes are those that its first failure states."""
+    """The summary of a rank from a text: the sizes are those that its first failure states."""
     failures = [
         RankFailure(
             str(each.judgement.cause),
@@ -318,7 +318,7 @@ _MEASURED: Final = 8
 
 
 class _MeasuredRankHeap(NamedTuple):
-    """One heap: its index, the most bytes in use (None: not known), where, and the most bytes of its regions."""
+    """One heap of a rank: its index, the most bytes in use (None: not known), where, and of its regions."""
 
     pool: int
     peak: int | None
@@ -391,7 +391,7 @@ def _by_cause(failures: Sequence[RankFailure]) -> tuple[RankFailure, ...]:
 
 
 def _rank_failure_time(trace: Trace, found: Diagnosis) -> int | None:
-    """When it happened: our own recordings say when their clock began."""
+    """When a failure of a rank happened: our own recordings say when their clock began."""
     started = trace.origin.details.get("started_ns")
     if not isinstance(started, int) or found.event is None:
         return None
@@ -399,7 +399,7 @@ def _rank_failure_time(trace: Trace, found: Diagnosis) -> int | None:
 
 
 def _rank_holders(model: Model, by: str) -> dict[str, int]:
-    """The holders at the model's step, the largest first."""
+    """The holders of a rank at the model's step, the largest first."""
     records = model.in_use()
     how = grouping(model.trace, model.pool, by)
     numbers, paths = how.grouped(records)
@@ -506,17 +506,17 @@ class RankSet:
 
     @property
     def known(self) -> tuple[Rank, ...]:
-        """The ranks that can be read."""
+        """The ranks of a set that can be read."""
         return tuple(rank for rank in self.ranks if not rank.problem)
 
     @cached_property
     def is_one_job(self) -> bool:
-        """Whether the files can be those of one job: heaps in files of different formats are not compared."""
+        """Whether the files of the ranks can be of one job: heaps of different formats are not compared."""
         return len({rank.format for rank in self.known if rank.has_heap}) < 2
 
     @property
     def _noun(self) -> str:
-        """What the members are called: files that tell no rank's number may be of anything."""
+        """What the members of a rank set are called: files that tell no rank's number may be of anything."""
         has_numbers = any(rank.place.rank_from not in ("", "order") for rank in self.ranks)
         return "rank" if self.is_one_job and has_numbers else "file"
 
@@ -569,7 +569,7 @@ class RankSet:
         return self.open(self.worst_heap)
 
     def described(self, rank: Rank) -> str:
-        """Which rank it is, and how many failed: `rank 3 of run: 1 of 8 ranks had a failed request`."""
+        """Which rank is shown, and how many failed: `rank 3 of run: 1 of 8 ranks had a failed request`."""
         return f"{rank.name} of {self.headline}"
 
     def open(self, rank: Rank | str | int) -> Trace:
@@ -586,7 +586,7 @@ class RankSet:
 
     @cached_property
     def failures(self) -> tuple[SharedFailure, ...]:
-        """Each failure once, with its ranks."""
+        """Each failure of a job once, with its ranks."""
         found: dict[tuple[str, str, int], list[tuple[Rank, RankFailure]]] = defaultdict(list)
         for rank in self.known:
             for failure in rank.failures:
@@ -619,7 +619,7 @@ class RankSet:
 
     @cached_property
     def holders(self) -> tuple[RankHolder, ...]:
-        """The holders of all ranks, by the most that a rank has."""
+        """The holders of all ranks, by the most that one has."""
         used = [rank for rank in self._used if rank.has_heap]
         names = dict.fromkeys(name for rank in used for name in rank.holders)
         found = []
@@ -678,7 +678,7 @@ class RankSet:
 
     @property
     def lines(self) -> list[str]:
-        """The report: each failure once, what differs between ranks, and a row a rank."""
+        """The report on ranks: each failure once, what differs between them, and a row a rank."""
         table = ["", *self.table_lines] if self.table_lines else []
         return [self.headline, *self.failure_lines, *self.difference_lines, *table]
 
@@ -708,7 +708,7 @@ class RankSet:
         return lines
 
     def _first_to_fail(self) -> list[str]:
-        """Which rank failed first: by recordings, else where the logs of all that failed have a time of one kind."""
+        """Which rank failed first: by recordings, else where all logs have a time of one kind."""
         times = [(rank.failed_ns, rank.name) for rank in self.known if rank.failed_ns is not None]
         how = ""
         if not times:
@@ -767,12 +767,12 @@ class RankSet:
 
     @property
     def _told(self) -> list[Rank]:
-        """The ranks that the table shows: not those of which only a log is known, without a failure of its own."""
+        """The ranks that the table shows: not those of which only a log is known, without their own failure."""
         return [rank for rank in self.known if rank.has_heap or rank.has_failed]
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """The names of the columns, then the cells of each rank that can be read.
+        """The table of ranks: the names of the columns, then the cells of each that can be read.
 
         Without a column that tells nothing: one host, or a size that no rank knows.
         """
@@ -789,7 +789,7 @@ class RankSet:
 
     @property
     def table_lines(self) -> list[str]:
-        """A row a rank, the worst first, then a line for each file that cannot be read."""
+        """The table of ranks: a row each, the worst first, then a line for each file that cannot be read."""
         rows = self.rows[: _MOST_ROWS + 1]
         sizes = [column for column, head in enumerate(rows[0]) if _HEAD.index(head) in _SIZES]
         found = aligned(rows, sizes) if len(rows) > 1 else []
@@ -806,7 +806,7 @@ class RankSet:
 
     @property
     def problem_lines(self) -> list[str]:
-        """A line for each file that cannot be read, and one for the others in the folder."""
+        """A line for each file of a rank that cannot be read, and one for the others in the folder."""
         found = [f"{rank.name}: {rank.place.file}: {rank.problem}" for rank in self.ranks if rank.problem]
         if self.others:
             found.append(f"{counted(self.others, 'other file')} of no format that bfcviz reads")
@@ -814,7 +814,7 @@ class RankSet:
 
     @property
     def holder_lines(self) -> list[str]:
-        """The largest holders: the least, the median and the most that a rank has, and which one that is."""
+        """The largest holders of ranks: the least, the median and the most that one has, and which one."""
         what = f"the holders of {counted(len(self._used), self._noun)}, by {self.by.replace('_', ' ')}"
         found = [what, f"{'least':>11} {'median':>11} {'most':>11}  in"]
         for each in self.holders[:_MOST_ROWS]:
@@ -834,7 +834,7 @@ class RankSet:
     # -- JSON and HTML ---------------------------------------------------------------------------------------------
 
     def to_json(self, *, holders: bool = False) -> dict[str, Any]:
-        """The set as JSON values: sizes in bytes, null for unknown; with `holders` those of each rank and of all."""
+        """A set of ranks as JSON values; with `holders` those of each rank and of all."""
         ranks = [
             rank.to_json() | ({"holders": dict(rank.holders), "bytes_in_use": rank.in_use} if holders else {})
             for rank in self.ranks
@@ -874,7 +874,7 @@ class RankSet:
 
     @property
     def html(self) -> str:
-        """The text and the table as HTML, in the colours of the page around them."""
+        """The report on ranks as HTML, in the colours of the page around it."""
         head, *rows = self.rows
         texts = [*self.failure_lines, *self.difference_lines]
         return (
@@ -932,7 +932,7 @@ def _rank_html_lines(texts: Sequence[str]) -> str:
 def rank_set(
     ranks: Sequence[Rank], source: str, read: Callable[[Path | str], Trace], by: str = "op"
 ) -> RankSet:
-    """The set of these ranks, the worst first; without a number in any name or recording, ranks count in order."""
+    """A set of these ranks, the worst first; without a number in any name or recording, they count in order."""
     failed = {_process_of_rank(rank.place) for rank in ranks if rank.failures} - {None}
     # Of a rank with several logs, those that tell of nothing are left out.
     ranks = [
@@ -1002,7 +1002,7 @@ def _rank_peak_change(a: Rank, b: Rank) -> int:
 
 
 def pair_lines(pairs: Sequence[tuple[Rank, Rank]]) -> list[str]:
-    """A line a pair: the peaks of both, and their verdicts where they differ."""
+    """The ranks of two sets in pairs, a line each: the peaks of both, and their verdicts where they differ."""
     found = [f"{counted(len(pairs), 'rank')} in both, the largest change of the peak first"]
     for before, after in pairs[:_MOST_ROWS]:
         change = _rank_peak_change(before, after)
@@ -1016,5 +1016,5 @@ def pair_lines(pairs: Sequence[tuple[Rank, Rank]]) -> list[str]:
 
 
 def pairs_json(pairs: Sequence[tuple[Rank, Rank]]) -> dict[str, Any]:
-    """The pairs as JSON values."""
+    """The ranks of two sets in pairs as JSON values."""
     return {"pairs": [{"a": before.to_json(), "b": after.to_json()} for before, after in pairs]}

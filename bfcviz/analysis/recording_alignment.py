@@ -17,7 +17,8 @@ from bfcviz.errors import TraceError
 from bfcviz.events.marks import has_float_value
 from bfcviz.events.origin import Status, holds_only_states
 from bfcviz.events.phases import ENDS, phase_ends
-from bfcviz.events.schema import Kind, joined
+from bfcviz.events.schema import Kind
+from bfcviz.events.structured_arrays import joined
 from bfcviz.events.trace import Trace
 from bfcviz.model.equal_steps import (
     equal_step_ends,
@@ -69,7 +70,7 @@ class AlignedRecording:
 
     @classmethod
     def of(cls, letter: str, trace: Trace, pool: int) -> "AlignedRecording":
-        """The facts of a trace.
+        """The facts of one of two recordings to align.
 
         Raises:
             TraceError: it has no such heap.
@@ -118,7 +119,7 @@ class AlignedSide:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Say in an error which of the two recordings it is about."""
+        """Say in an error which of the two aligned recordings it is about."""
         try:
             yield
         except TraceError as error:
@@ -200,13 +201,13 @@ class AlignedHolders:
         return len(self.paths)
 
     def rows(self, number: int, records: NDArray[np.void]) -> NDArray[np.intp]:
-        """The row of each record of recording A (0) or B (1): of its chunks in use, or of its allocations."""
+        """The row of each record of recording A (0) or B (1) among the aligned holders: its chunks or allocations."""
         codes = self._hows[number].codes(records).astype(np.intp)
         found: NDArray[np.intp] = self._lookup[number][codes]
         return found
 
     def row_of(self, name: str) -> int:
-        """The row of a holder, by its name in either recording."""
+        """The row of an aligned holder, by its name in either recording."""
         return self._known[name]
 
 
@@ -248,7 +249,7 @@ Key = TypeVar("Key", np.int64, np.uint64)
 
 
 def increasing(a: Steps, b: Steps) -> tuple[Steps, Steps]:
-    """The longest selection of pairs, in the order of `a` (all different), whose steps in `b` ascend strictly, too.
+    """To align: the longest selection of pairs, by `a` (all different), whose steps in `b` ascend strictly, too.
 
     Patience sorting: `ends[k]` is the pair with the least `b` that ends a selection of k + 1 pairs.
     """
@@ -273,7 +274,7 @@ def increasing(a: Steps, b: Steps) -> tuple[Steps, Steps]:
 
 
 def shared(a: NDArray[Key], b: NDArray[Key]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where the values lie that both arrays have, by value; each array has every value once."""
+    """To align: where the values lie that both arrays have, by value; each array has every value once."""
     _, first, second = np.intersect1d(a, b, assume_unique=True, return_indices=True)
     return first.astype(np.intp), second.astype(np.intp)
 
@@ -296,7 +297,7 @@ _KEPT: Final = 2000
 
 
 def label_pairs(a: AlignedSide, b: AlignedSide, holders: AlignedHolders) -> tuple[Steps, Steps]:
-    """The steps just after the n-th allocation of the same holder in both, in the order that most of them agree on."""
+    """Aligned steps: just after the n-th allocation of the same holder in both, in the order most of them agree on."""
     keys_a, steps_a = _nth_allocation_keys(a, holders, 0)
     keys_b, steps_b = _nth_allocation_keys(b, holders, 1)
     first, second = shared(keys_a, keys_b)
@@ -311,7 +312,7 @@ def label_pairs(a: AlignedSide, b: AlignedSide, holders: AlignedHolders) -> tupl
 def _nth_allocation_keys(
     side: AlignedSide, holders: AlignedHolders, number: int
 ) -> tuple[NDArray[np.uint64], Steps]:
-    """For each allocation with a name: its holder and how often this one allocated before, as one key; and its step."""
+    """To align: of each allocation with a name its holder and its count so far, as one key; and its step."""
     rows = holders.rows(number, side.allocations)
     common = holders.allocated[0] & holders.allocated[1]
     if holders.unnamed is not None:
@@ -361,13 +362,13 @@ class MarkPairs:
 
 @dataclass
 class _Marks:
-    """The marks of one name in one recording: `seq` and number of each; None: it has no number."""
+    """The marks of one name in one recording to align: `seq` and number of each; None: it has no number."""
 
     seqs: list[int] = field(default_factory=list)
     numbers: list[int | None] = field(default_factory=list)
 
     def numbered(self) -> Mapping[int, int] | None:
-        """Number -> `seq`; None if not every mark has a number of its own."""
+        """Aligned marks by number: number -> `seq`; None if not every mark has a number of its own."""
         pairs = zip(self.numbers, self.seqs, strict=True)
         known = {number: seq for number, seq in pairs if number is not None}
         return known if len(known) == len(self.seqs) else None
@@ -380,7 +381,7 @@ class _Pair(NamedTuple):
 
 
 def mark_pairs(a: Heap, b: Heap, name: str | None = None) -> MarkPairs:
-    """The marks that two heaps have in common.
+    """The marks that two heaps to align have in common.
 
     Args:
         a: the heap of the first recording.
@@ -409,7 +410,7 @@ def mark_pairs(a: Heap, b: Heap, name: str | None = None) -> MarkPairs:
 
 
 def _marks_by_name(trace: Trace, pool: int) -> dict[str, _Marks]:
-    """The plain marks and the ends of phases of a heap, by name without a number at its end."""
+    """To align: the plain marks and the ends of phases of a heap, by name without a number at its end."""
     marks = events_of(trace, [Kind.MARK], pool)
     found: dict[str, _Marks] = defaultdict(_Marks)
     rows = zip(marks["seq"].tolist(), marks["label"].tolist(), marks["size"].tolist(), strict=True)
@@ -433,7 +434,7 @@ def _marks_by_name(trace: Trace, pool: int) -> dict[str, _Marks]:
 def _paired_marks(
     found: tuple[dict[str, _Marks], dict[str, _Marks]], keys: Sequence[str], a: Heap, b: Heap
 ) -> MarkPairs:
-    """The pairs of the marks of these names: by number if all of them have numbers that agree, else in order."""
+    """Aligned pairs of the marks of these names: by number if all have numbers that agree, else in order."""
     several = [(key, found[0][key], found[1][key]) for key in keys]
     numbered = [_mark_pairs_by_number(*marks) for marks in several]
     by_number = all(pairs is not None for pairs in numbered)
@@ -488,7 +489,7 @@ _MOST_INFERRED: Final = 20
 
 
 class AlignedBy(StrEnum):
-    """How steps of two recordings were paired; of several ways, the first one that works."""
+    """How steps of two recordings were aligned; of several ways, the first one that works."""
 
     MARKS = "marks"  # marks of the same name, by number or by order
     STEPS = "steps"  # the equal steps of both programs, whose marks have different names
@@ -498,7 +499,7 @@ class AlignedBy(StrEnum):
 
 
 class PairedStep(NamedTuple):
-    """A step of A, the step of B that belongs to it, and the name of this moment."""
+    """Two aligned steps: a step of A, the step of B that belongs to it, and the name of this moment."""
 
     name: str
     a: int
@@ -507,7 +508,7 @@ class PairedStep(NamedTuple):
 
 @dataclass(frozen=True)
 class StepAlignment:
-    """The pairs of steps of two recordings.
+    """The alignment: the pairs of steps of two recordings.
 
     Attributes:
         by: how they were found.
@@ -535,7 +536,7 @@ def align(
     by: str | None = None,
     mark: str | None = None,
 ) -> StepAlignment:
-    """Pair the steps of two recordings.
+    """Align two recordings: pair their steps.
 
     Args:
         a: the first recording.

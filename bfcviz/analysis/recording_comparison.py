@@ -24,14 +24,16 @@ from bfcviz.analysis.recording_alignment import (
 from bfcviz.analysis.short_names import shortened_name
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.events.origin import Pool, Status, regions_known, requested_bytes_known, stated_peak
-from bfcviz.events.schema import Kind, joined
+from bfcviz.events.schema import Kind
+from bfcviz.events.structured_arrays import joined
 from bfcviz.events.trace import Trace, event_times
 from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import EqualSteps, equal_steps, repeated_steps
 from bfcviz.model.find_steps import end_of_state, failing_pool, failures, first_failure
+from bfcviz.model.fragmentation import external, internal
 from bfcviz.model.grouping import UNNAMED, Path
 from bfcviz.model.holders import require_chunks
-from bfcviz.model.model import Model, external, internal
+from bfcviz.model.model import Model
 from bfcviz.model.timelines import TIMELINE, highest_between, measured, timeline_parts
 from bfcviz.terminal import escaped, printable
 from bfcviz.units import counted, duration, format_bytes, signed_bytes
@@ -61,7 +63,7 @@ _OFFSET_BITS: Final = np.uint64(48)
 
 
 class HolderVerdict(StrEnum):
-    """What happened to a holder, from A to B."""
+    """What happened to a holder between two compared recordings, from A to B."""
 
     APPEARED = "appeared"  # A never allocates for it
     VANISHED = "vanished"  # B never allocates for it
@@ -74,7 +76,7 @@ class HolderVerdict(StrEnum):
 def holder_changes(
     a: AlignedSide, b: AlignedSide, holders: AlignedHolders, moments: Sequence[PairedStep]
 ) -> NDArray[np.void]:
-    """Rows of CHANGE: for each moment every holder with bytes in A or B, by the size of the difference.
+    """Compared holders, rows of CHANGE: at each moment every holder with bytes in A or B, largest change first.
 
     The models of both move.
     """
@@ -93,7 +95,7 @@ def holder_changes(
 
 
 def verdicts(changes: NDArray[np.void], holders: AlignedHolders) -> NDArray[np.intp]:
-    """The verdict on each row, as its index in `HolderVerdict`."""
+    """The verdict on each row of compared holders, as its index in `HolderVerdict`."""
     before, after = changes["a_bytes"], changes["b_bytes"]
     ever = holders.allocated[:, changes["holder"]]
     conditions = [~ever[0], ~ever[1], after > before, after < before, changes["moved_bytes"] > 0]
@@ -104,7 +106,7 @@ def verdicts(changes: NDArray[np.void], holders: AlignedHolders) -> NDArray[np.i
 def changes_table(
     changes: NDArray[np.void], holders: AlignedHolders, moments: Sequence[PairedStep]
 ) -> "Table":
-    """The rows with the names of moments, holders and verdicts; sizes in bytes."""
+    """Compared holders with the names of moments, holders and verdicts; sizes in bytes."""
     pa = arrow("a comparison of recordings")
     before, after = changes["a_bytes"].astype(np.int64), changes["b_bytes"].astype(np.int64)
     names: dict[str, tuple[NDArray[np.integer], Sequence[str]]] = {
@@ -167,7 +169,7 @@ _ALIKE: Final = 1.05
 
 
 class GrowthVerdict(StrEnum):
-    """How a holder grows in B, compared with A."""
+    """How a holder grows in recording B, compared with A."""
 
     ONLY_B = "only in B"  # every step in B, not in A
     FASTER = "faster in B"
@@ -179,7 +181,7 @@ class GrowthVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class HolderGrowth:
-    """One holder that grows every step in at least one recording.
+    """One holder that grows every step in at least one of two compared recordings.
 
     Attributes:
         holder: its name.
@@ -195,7 +197,7 @@ class HolderGrowth:
 
 @dataclass(frozen=True)
 class GrowthChanges:
-    """The holders that grow every step, compared.
+    """The holders that grow every step, compared between two recordings.
 
     Attributes:
         rows: those that grow only in B first, each by bytes a step.
@@ -208,7 +210,7 @@ class GrowthChanges:
     steps: tuple[int, int]
 
     def to_arrow(self) -> "Table":
-        """One row a holder: bytes it gains each step in A and in B, and the verdict."""
+        """One row a compared holder: bytes it gains each step in A and in B, and the verdict."""
         pa = arrow("to_arrow()")
         return pa.table(
             {
@@ -223,7 +225,7 @@ class GrowthChanges:
 def growth_changes(
     a: AlignedSide, b: AlignedSide, holders: AlignedHolders, mark: str | None = None
 ) -> GrowthChanges:
-    """Compare the growth of all holders over the equal steps of each recording; the models return to their steps.
+    """Compare the growth of all holders in two recordings, over their equal steps; the models return.
 
     `mark`: name of the marks that separate steps; None: see `equal_steps`, and where neither recording has such marks
     `repeated_steps`, if the steps of both begin with the same allocation.
@@ -291,7 +293,7 @@ _LEAST_SHARE: Final = 0.01
 
 
 class PeakPart(NamedTuple):
-    """A holder, with those below it: bytes at the peak of B less bytes at the peak of A, and of how many holders."""
+    """A part of the difference of two recordings' peaks: a holder and those below it, and how many they are."""
 
     holder: str
     bytes: int
@@ -326,7 +328,7 @@ _Part = tuple[Path, _ComparedPartSum]
 def main_parts(
     paths: Sequence[Path], changes: Sequence[int], text: Callable[[Path], str], most: int = 3
 ) -> PeakParts:
-    """The largest parts of a difference, and what is left without them.
+    """The largest parts of the difference of two recordings' peaks, and what is left without them.
 
     Args:
         paths: of holders.
@@ -369,12 +371,12 @@ def _named_parts(parts: Sequence[_Part], root: _ComparedPartSum, text: Callable[
 
 
 def _smaller_parts_tell_all(part: _Part, smaller: Sequence[_Part]) -> bool:
-    """Whether the parts below say nearly all that the part says."""
+    """Whether the parts below say nearly all that a part of the peaks' difference says."""
     return sum(node.changes for _, node in smaller) >= _NEARLY_ALL * part[1].changes > 0
 
 
 def _compared_parts_below(path: Path, node: _ComparedPartSum, whole: int) -> list[_Part]:
-    """The parts directly below a holder, and what belongs to itself, the largest first; without the small ones."""
+    """The parts directly below a compared holder, and what is its own, largest first; no small ones."""
     own = _ComparedPartSum()
     own.add(node.change - sum(child.change for child in node.children.values()))
     parts: list[_Part] = [((*path, name), child) for name, child in node.children.items()]
@@ -394,7 +396,7 @@ def _compared_holder_tree(paths: Sequence[Path], changes: Sequence[int]) -> _Com
 
 
 def _parts_below(path: Path, node: _ComparedPartSum) -> Iterator[_Part]:
-    """A holder, or the part below it that stands for it, or its parts where they cancel out."""
+    """A compared holder, or the part below it that stands for it, or its parts where they cancel out."""
     while node.children:
         name, largest = max(node.children.items(), key=lambda item: item[1].changes)
         if largest.changes < _MOST_OF_IT * node.changes or not node.changes:
@@ -488,7 +490,7 @@ def recording_totals(side: AlignedSide, moments: Sequence[int]) -> RecordingTota
 
 
 def totals_table(a: RecordingTotals, b: RecordingTotals) -> "Table":
-    """One row a measure: its value in A and in B (null: not known), the change, its unit and its definition."""
+    """The totals of two recordings, one row a measure: its value in A and B, change, unit and definition."""
     pa = arrow("a comparison of recordings")
     pairs = [(a.values[name], b.values[name]) for name in _MEASURES]
     changes = [None if old is None or new is None else new - old for old, new in pairs]
@@ -561,7 +563,7 @@ _LIMIT: Final = "limit"
 
 
 def notes(a: AlignedSide, b: AlignedSide, holders: AlignedHolders) -> Iterator[str]:
-    """The settings that differ, then what is missing or was inferred."""
+    """Notes on two compared recordings: the settings that differ, then what is missing or was inferred."""
     changed = list(_changed_settings(a, b))
     if changed:
         yield f"settings that differ: {', '.join(changed)}"
@@ -685,7 +687,7 @@ class RecordingComparison(Answer):
 
     @property
     def headline(self) -> str:
-        """The answer in one line: the difference of the peaks and who makes it, then failures and new leaks."""
+        """Two recordings compared in one line: their peaks and who makes the difference, failures, leaks."""
         who = parts_text(self) if _holders_explain_peaks(self) else ""
         parts = [f"{peaks_text(self)}: {who}" if who else peaks_text(self)]
         failed = self.total("failures")
@@ -705,7 +707,7 @@ class RecordingComparison(Answer):
 
     @property
     def tables(self) -> Sequence[AnswerTable]:
-        """The totals, and the holders that changed at the peaks."""
+        """Tables of two compared recordings: the totals, and the holders that changed at the peaks."""
         changed = [
             (
                 row["holder"],
@@ -722,12 +724,12 @@ class RecordingComparison(Answer):
         return [*found, *([AnswerTable(heads, changed[:_MOST_IN_TABLE], texts=[""])] if changed else [])]
 
     def total(self, measure: str) -> tuple[float | None, float | None]:
-        """A measure in A and in B; None: not known."""
+        """A total of two compared recordings in A and in B; None: not known."""
         row = self.totals["measure"].to_pylist().index(measure)
         return self.totals["a"][row].as_py(), self.totals["b"][row].as_py()
 
     def holders_at(self, moment: str) -> "Table":
-        """The rows of `holders` of one moment, the largest changes first."""
+        """The compared holders of one moment, the largest changes first."""
         pa = arrow("a comparison of recordings")
         mine = [name == moment for name in self.holders["moment"].to_pylist()]
         return self.holders.filter(pa.array(mine, pa.bool_()))
@@ -784,7 +786,7 @@ def compare_recordings(
 def _compared_moments(
     sides: tuple[AlignedSide, AlignedSide], alignment: StepAlignment, peaks: tuple[int, int]
 ) -> list[PairedStep]:
-    """The peaks, the pairs of steps, and the ends; of states, which have no end, only the peaks."""
+    """The moments at which two recordings are compared: peaks, pairs of steps, ends; of states the peaks."""
     ends = [PairedStep(AT_END, sides[0].facts.last, sides[1].facts.last)]
     return [
         PairedStep(AT_PEAK, *peaks),
@@ -796,7 +798,7 @@ def _compared_moments(
 def _peak_parts(
     changes: NDArray[np.void], holders: AlignedHolders, b: AlignedSide
 ) -> tuple[PeakParts, PeakParts]:
-    """The few parts for a sentence, and more for a picture."""
+    """The few parts of the peaks' difference for a sentence, and more for a picture."""
     at_peak = changes[changes["moment"] == 0]
     differences = (at_peak["b_bytes"].astype(np.int64) - at_peak["a_bytes"].astype(np.int64)).tolist()
     paths = [holders.paths[row] for row in at_peak["holder"].tolist()]
@@ -839,7 +841,7 @@ _SHORT: Final = 44  # characters of a name in the headline
 
 
 def same(found: RecordingComparison) -> bool:
-    """Whether nothing that is compared differs; how long the recordings took does not count."""
+    """Whether nothing differs between two compared recordings; how long they took does not count."""
     changes = zip(found.totals["unit"].to_pylist(), found.totals["change"].to_pylist(), strict=True)
     return (
         not any(change for unit, change in changes if unit != SECONDS)
@@ -858,7 +860,7 @@ def _holders_explain_peaks(found: RecordingComparison) -> bool:
 
 
 def peaks_text(found: RecordingComparison) -> str:
-    """The difference of the peaks, without who makes it."""
+    """The difference of two recordings' peaks as text, without who makes it."""
     before, after = (int(value or 0) for value in found.total("peak_bytes_in_use"))
     if same(found):
         return f"no change: A and B use the same memory, {format_bytes(after)} at the peak"
@@ -870,7 +872,7 @@ def peaks_text(found: RecordingComparison) -> str:
 
 
 def parts_text(found: RecordingComparison) -> str:
-    """Who makes the difference of the peaks; empty if it is 0 for every holder."""
+    """Who makes the difference of two recordings' peaks; empty if it is 0 for every holder."""
     named, left = found.parts
     parts = [f"{signed_bytes(change)} {shortened_name(name, _SHORT)}" for name, change, _ in named]
     return ", ".join([*parts, *([f"{signed_bytes(left)} others"] if left and named else [])])
@@ -931,7 +933,7 @@ _IN_COMMENT: Final = frozenset(
 
 
 def compared_value_text(value: float | None, unit: str, *, change: bool = False) -> str:
-    """A measure in its unit; `unknown` for None."""
+    """A measure of a compared recording in its unit; `unknown` for None."""
     if value is None:
         return "unknown"
     sign = "+" if change and value > 0 else ""
@@ -956,7 +958,7 @@ def _compared_total_lines(found: RecordingComparison) -> Iterator[str]:
 
 
 def _comparison_total_rows(found: RecordingComparison) -> Iterator[tuple[str, str, str, str]]:
-    """The name of each measure, its value in A and in B, and the change; empty where it is the same."""
+    """Compared totals: the name of each measure, its value in A and in B, the change where there is one."""
     for row in found.totals.to_pylist():
         a, b, change = (
             compared_value_text(row[name], row["unit"], change=name == "change")

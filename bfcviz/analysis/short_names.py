@@ -13,12 +13,12 @@ def short_name(trace: Trace, label: int) -> str:
 
 
 def cut(name: str) -> str:
-    """The first 80 characters of a name."""
+    """A short name: the first 80 characters."""
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
 def shortened_name(text: str, longest: int) -> str:
-    """The text without its middle where it is longer: it keeps both ends, as names differ at either."""
+    """A short name: a longer text without its middle; it keeps both ends, as names differ at either."""
     if len(text) <= longest:
         return text
     head = longest // 2
@@ -26,7 +26,7 @@ def shortened_name(text: str, longest: int) -> str:
 
 
 def path_end(path: str, longest: int) -> str:
-    """The last parts of a path that fit, as in `…/conv2d/BiasAdd`; a single part that is too long loses its middle."""
+    """A short name: the last parts of a path that fit, as in `…/conv2d/BiasAdd`; else a part without its middle."""
     if len(path) <= longest:
         return path
     parts, found = path.split("/"), ""

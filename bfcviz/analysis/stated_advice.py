@@ -76,7 +76,7 @@ Rule = Callable[[StatedFailure, Judgement], Iterator[AdviceTexts]]
 
 
 def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
-    """What to do about a failure, or about a refusal that is none; the one thing to do first."""
+    """What to do about a stated failure, or about a refusal that is none; the one thing to do first."""
     rule = _advice_rule(found, judged)
     given: Iterable[AdviceTexts] = rule(found, judged)
     is_too_large = judged.cause is StatedCause.REQUEST_EXCEEDS_DEVICE
@@ -97,7 +97,7 @@ def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
 
 
 def _merged(given: Iterable[AdviceTexts]) -> dict[AdviceWord, str]:
-    """All advice; of each kind the first."""
+    """All advice on a stated failure; of each kind the first."""
     found: dict[AdviceWord, str] = {}
     for each in given:
         found |= {kind: text for kind, text in each.items() if kind not in found}
@@ -105,7 +105,7 @@ def _merged(given: Iterable[AdviceTexts]) -> dict[AdviceWord, str]:
 
 
 def _advice_rule(found: StatedFailure, judged: Judgement) -> Rule:
-    """The rule that knows what to do: that of the cause, else that of the text, else that of its group."""
+    """The rule that knows the advice on a stated failure: that of the cause, else of the text, else of its group."""
     if "below_zero" in found.marks:
         return _below_zero_advice
     if judged.cause is StatedCause.HOST_MEMORY:
@@ -152,7 +152,7 @@ def requested(op: str, shape: tuple[int, ...]) -> StatedAdviceSubject:
 
 
 def _is_filter(shape: tuple[int, ...]) -> bool:
-    """Whether a shape is that of a convolution's weights: a small square, then channels in and out."""
+    """Whether a stated shape is that of a convolution's weights: a small square, then channels in and out."""
     return len(shape) == 4 and 1 < shape[0] == shape[1] <= _WIDEST_FILTER and min(shape[2:]) > shape[0]
 
 
@@ -162,12 +162,12 @@ _TINY: Final = 64 << 10
 
 
 def _is_tiny(found: StatedFailure) -> bool:
-    """Whether a request has so few bytes that a smaller one would be refused, too: the rest fills the device."""
+    """Whether a stated request has so few bytes that advice on a smaller one is no use: the rest fills the device."""
     return (found.fact("requested") or _TINY) < _TINY
 
 
 def _smaller_request(found: StatedFailure, words: str = "") -> Iterator[AdviceTexts]:
-    """A smaller request, in the words of what it is."""
+    """Advice on a stated failure: a smaller request, in the words of what it is."""
     what = StatedAdviceSubject.VARIABLE if "initializer" in found.marks else requested(found.op, found.shape)
     subject, less = found.op or "The tensor", words or "Reduce the batch, or the size of one input."
     if _is_tiny(found):
@@ -193,7 +193,7 @@ def _smaller_request(found: StatedFailure, words: str = "") -> Iterator[AdviceTe
 
 
 def _smaller_batch_text(found: StatedFailure) -> str:
-    """The batch that fits, where the shape shows one and the text says what is left."""
+    """Advice on a stated failure: the batch that fits, where shape and text show one."""
     request, limit, used = found.fact("requested"), found.fact("limit"), found.fact("in_use")
     shape = "[" + ",".join(map(str, found.shape)) + "]"
     if not found.shape:
@@ -231,7 +231,7 @@ _INFERENCE: Final = frozenset({"vllm", "sglang", "comfyui", "llamacpp", "ollama"
 
 
 def _torch_backend(found: StatedFailure) -> str:
-    """The module of torch that has the functions for this kind of device."""
+    """For advice on a stated failure, the module of torch that has the functions for this kind of device."""
     return {"PyTorch XPU": "xpu", "PyTorch NPU": "npu"}.get(found.framework, "cuda")
 
 
@@ -260,7 +260,7 @@ _WHO_BY_MARK: Final = {
 
 
 def _who_holds_command(found: StatedFailure) -> str:
-    """The command, or the words on a tool, that names the processes on the device."""
+    """For advice on a stated failure, the command, or the tool, that names the processes on the device."""
     if found.framework in _WHO_BY_FRAMEWORK:
         return _WHO_BY_FRAMEWORK[found.framework]
     marks = frozenset[str]() if found.framework.startswith("PyTorch") else found.marks
@@ -457,7 +457,7 @@ def _torch_refused_advice(found: StatedFailure, judged: Judgement) -> Iterator[A
 
 
 def _small_apu_advice_text(found: StatedFailure) -> str:
-    """Of a GPU that shares the system's memory and was given little of it."""
+    """Advice on a stated failure of a GPU that shares the system's memory and was given little of it."""
     total = found.fact("device_total")
     if total is None or total > 2 * GiB:
         return ""
@@ -520,7 +520,7 @@ def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterato
 
 
 def _enough_others_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
-    """Other processes that a text tells apart from this one, where they hold enough for what is missing."""
+    """Advice on other processes that a stated failure tells apart, where they hold enough for what is missing."""
     missing = (found.fact("requested") or 0) - (found.fact("device_free") or 0)
     worth = max(missing, 0.02 * (found.fact("device_total") or 0))
     use = device_use(found)
@@ -533,7 +533,7 @@ def _enough_others_advice(found: StatedFailure, judged: Judgement) -> Iterator[A
 
 
 def _missing_bytes_advice_text(request: int, free: int) -> str:
-    """How much less would have fitted; segments of fixed size do not shrink with the tensor."""
+    """How much less would have fitted a stated failure; segments of fixed size do not shrink with it."""
     less = format_bytes(max(0, request - free), 2)
     if request <= torch.LARGE_SEGMENT or free < request // 2:
         return f"Have {less} more free at this step: a smaller batch, or smaller inputs."
@@ -541,13 +541,13 @@ def _missing_bytes_advice_text(request: int, free: int) -> str:
 
 
 def _is_sliver(found: StatedFailure) -> bool:
-    """Whether the cache is so small that no setting of the allocator gains much."""
+    """Whether the cache of a stated failure is so small that no setting of the allocator gains much."""
     use, total = device_use(found), found.fact("device_total") or 0
     return use.cached is not None and use.cached < SLIVER * max(use.pool or 0, total)
 
 
 def _listed_processes_advice_text(found: StatedFailure) -> str:
-    """The processes that the text lists beside this one, the largest first."""
+    """The processes that a stated failure lists beside this one, the largest first."""
     own = device_use(found).own
     others = [(held, pid) for pid, held in found.processes.items() if held and held != own]
     if not others:
@@ -568,7 +568,7 @@ def _torch_private_pool_advice(found: StatedFailure, _judged: Judgement) -> Iter
 
 
 def _others_hold_text(found: StatedFailure, others: int | None) -> str:
-    """How much other processes hold; without their list this process's context and libraries are in the number."""
+    """How much other processes hold in a stated failure; without their list it includes context and libraries."""
     if others is None:
         return ""
     size = format_bytes(others, 2)
@@ -591,7 +591,7 @@ def _torch_others_advice(found: StatedFailure, judged: Judgement) -> Iterator[Ad
 
 
 def _torch_capacity_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
-    """Advice for a device that is full: less of this process first, then others that hold enough, then the cache."""
+    """Advice on a stated failure of a full device: less of this process, then others, then the cache."""
     request, free = found.fact("requested") or 0, found.fact("device_free") or 0
     is_close = judged.second is StatedCause.CACHED_FRAGMENTATION and request > free
     if is_close:
@@ -633,7 +633,7 @@ def _torch_full_advice(found: StatedFailure, _judged: Judgement) -> Iterator[Adv
 
 @dataclass(frozen=True)
 class _ServerWords:
-    """The options of a server of language models."""
+    """The options of a server of language models, for advice on its stated failure."""
 
     share: str  # the share of the device that it takes
     devices: str  # how many devices share the model
@@ -671,12 +671,12 @@ _SGLANG: Final = _ServerWords(
 
 
 def _server_words(found: StatedFailure) -> _ServerWords:
-    """The options of the server that printed a text. SGLang's tracebacks hold files of vLLM, too."""
+    """The options of the server whose text is read for advice. SGLang's tracebacks hold files of vLLM, too."""
     return _SGLANG if "sglang" in found.marks else _VLLM
 
 
 def _server_full_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
-    """What a server of language models can give up on a device that it fills."""
+    """Advice on a stated failure of a server of language models that fills its device."""
     words = _server_words(found)
     smaller = f"Use a quantized model, or more devices ({words.devices})"
     if {"loading", "loaded"} & found.marks == {"loading"}:
@@ -844,7 +844,7 @@ _LEAVE_LIBRARIES: Final = {
 
 
 def _earlier_error_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
-    """What to do where a library could not start for a reason that is not memory."""
+    """Advice on a stated failure of a library that could not start for a reason that is not memory."""
     if "kernel_error" in found.marks:
         yield {
             AdviceWord.SHAPE_BUG: "Find the kernel that failed first: with CUDA_LAUNCH_BLOCKING=1, or on the "
@@ -859,7 +859,7 @@ def _earlier_error_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
 
 
 def _driver_start_advice(_found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
-    """The driver could not start: the program holds nothing yet that could be smaller."""
+    """Advice where a stated failure is of the driver's start: nothing is held yet that could be smaller."""
     yield {
         AdviceWord.DRIVER_BUG: 'Test the driver alone: nvidia-smi, then python -c "import ctypes; '
         "print(ctypes.CDLL('libcuda.so.1').cuInit(0))\", which prints 0 where it starts (2: out of memory). Where that "
@@ -903,7 +903,7 @@ def _driver_call_advice(found: StatedFailure, judged: Judgement) -> Iterator[Adv
 
 
 def _room_beside_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
-    """How to leave more of the device to a call that was refused."""
+    """Advice on a stated failure: how to leave more of the device to a call that was refused."""
     if "turbomind" in found.marks:
         yield {
             AdviceWord.KV_CACHE: "Lower cache_max_entry_count (--cache-max-entry-count), the share of the free memory "
@@ -938,7 +938,7 @@ def _pinned_call_advice(found: StatedFailure, _judged: Judgement) -> Iterator[Ad
 
 
 def _new_context_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
-    """Nothing of this process lies on the device yet that could be smaller."""
+    """Advice on a stated failure of a new context: nothing of this process lies on the device yet."""
     yield _stop_others_advice(found)
     yield {
         AdviceWord.SMALLER_REQUEST: "If this process makes many contexts, let it destroy those that it no longer needs "
@@ -1086,7 +1086,7 @@ def _encoder_advice(_found: StatedFailure, _judged: Judgement) -> Iterator[Advic
 
 
 def _raise_limit_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
-    """Where a limit ends the process: the variable that sets it."""
+    """Advice where a stated limit ends the process: the variable that sets it."""
     is_limited = judged.cause in {StatedCause.CAP_BY_SETTING, StatedCause.REQUEST_EXCEEDS_LIMIT}
     if is_limited and found.fact("limit"):
         name = _LIMIT_OF.get(found.framework, "")
@@ -1155,7 +1155,7 @@ def _bfc_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts
 
 
 def _unified_memory_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
-    """The driver refused a growth of memory that device and system share."""
+    """Advice where the driver refused a stated growth of memory that device and system share."""
     yield {
         AdviceWord.RAISE_LIMIT: f"Lower the share of the device that the pool may take: {xla.FRACTION} (JAX, "
         "AlphaFold) or per_process_gpu_memory_fraction (TensorFlow). "
@@ -1168,7 +1168,7 @@ def _unified_memory_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
 
 
 def _tensorflow_plugin_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
-    """An allocator of a plugin refused: it has neither the settings nor the log of the BFC pool."""
+    """Advice on a plugin's allocator that refused: it has neither settings nor log of the BFC pool."""
     if judged.cause in {StatedCause.REQUEST_EXCEEDS_DEVICE, StatedCause.REQUEST_EXCEEDS_LIMIT}:
         yield {AdviceWord.SHAPE_BUG: "Print the shape of the tensor."}
     yield from _smaller_request(found)
@@ -1207,7 +1207,7 @@ def _tensorflow_advice(found: StatedFailure, judged: Judgement) -> Iterator[Advi
 
 
 def _tensorflow_others_advice(found: StatedFailure, judged: Judgement, growth: str) -> Iterator[AdviceTexts]:
-    """Others hold the device, or a small share of it is set; `growth` lets a pool take only what it needs."""
+    """Advice on a stated failure: others hold the device, or a small share of it is set."""
     yield _stop_others_advice(found)
     pool = "Let the pool"
     if judged.second is StatedCause.CAP_BY_SETTING:
@@ -1221,7 +1221,7 @@ def _tensorflow_others_advice(found: StatedFailure, judged: Judgement, growth: s
 
 
 def _tensorflow_recording_text(found: StatedFailure) -> str:
-    """How to see who holds a pool of TensorFlow, where its allocator prints that."""
+    """Advice on how to see who holds a pool of TensorFlow, where its allocator prints that."""
     if "async" in found.marks:
         return (
             "To see who holds it: run once without the asynchronous allocator, which prints no chunks "
@@ -1308,7 +1308,7 @@ def _reactant_advice(found: StatedFailure, judged: Judgement) -> Iterator[Advice
 
 
 def _exla_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
-    """Of the client of XLA in Elixir, whose settings are options of its clients."""
+    """Advice on a stated failure of XLA's client in Elixir, whose settings are options of its clients."""
     cause = judged.cause
     share = "memory_fraction: ... in config :exla, :clients (the default is 0.9)"
     if cause in {StatedCause.REQUEST_EXCEEDS_DEVICE, StatedCause.REQUEST_EXCEEDS_LIMIT}:
@@ -1329,7 +1329,7 @@ def _exla_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceText
 
 
 def _xla_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
-    """Of an error of XLA without a word on its client."""
+    """Advice on a stated error of XLA without a word on its client."""
     if judged.cause in {StatedCause.REQUEST_EXCEEDS_DEVICE, StatedCause.REQUEST_EXCEEDS_LIMIT}:
         yield {AdviceWord.SHAPE_BUG: "Print the shapes of the arrays that the program makes."}
     yield from _smaller_request(found, "Reduce the batch, or split the work.")
@@ -1352,7 +1352,7 @@ _BFC: Final[Mapping[str, Rule]] = {
 
 @dataclass(frozen=True)
 class _TpuWords:
-    """What helps on a TPU, as one client of XLA spells it."""
+    """What advice on a TPU's stated failure says, as one client of XLA spells it."""
 
     shard: str  # in brackets, what spreads arrays over the cores
     recompute: str  # what computes values again in the backward pass
@@ -1498,7 +1498,7 @@ def _onnx_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceText
 
 @dataclass(frozen=True)
 class _GgmlWords:
-    """The settings of a program on ggml, as its user types them."""
+    """The settings of a program on ggml for advice, as its user types them."""
 
     layers: str  # how many layers lie on the devices
     context: str  # the length of the context
@@ -1511,7 +1511,7 @@ class _GgmlWords:
 
     @property
     def smaller_batch(self) -> AdviceTexts:
-        """Compute fewer tokens at once."""
+        """Advice to compute fewer tokens at once, for a program on ggml."""
         text = f"Lower the physical batch: {self.batch} 256 or less (the default is 512)."
         return {AdviceWord.SMALLER_REQUEST: text}
 
@@ -1538,12 +1538,12 @@ _OLLAMA: Final = _GgmlWords(
 
 
 def _ggml_words(found: StatedFailure) -> _GgmlWords:
-    """The settings of the program that printed a text of ggml."""
+    """The settings of the program that printed a text of ggml, for advice."""
     return _OLLAMA if "ollama" in found.marks else _LLAMA_CPP
 
 
 def _ggml_split_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
-    """How to put less on the device that a text names, where its number shows that there are several."""
+    """Advice to put less on the device that a text of ggml names, where there are several."""
     device, split = max(found.devices, default=0), _ggml_words(found).split
     if device and split:
         yield {
@@ -1552,7 +1552,7 @@ def _ggml_split_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
 
 
 def _ggml_host_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
-    """A buffer in system memory was refused: layers on a device take less of it, not more."""
+    """Advice where ggml got no system memory: layers on a device take less of it, not more."""
     words = _ggml_words(found)
     yield {AdviceWord.SYSTEM_MEMORY: "Close other programs, or add memory to the system."}
     if found.framework in _LESS_ON_GGML:
@@ -1625,7 +1625,7 @@ def _ggml_less_advice(found: StatedFailure, _judged: Judgement) -> Iterator[Advi
 
 
 def _vllm_requests_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
-    """A trial run with many requests at once failed."""
+    """Advice where a trial run of vLLM with many requests at once failed."""
     requests = found.facts.get("max_requests", 0)
     yield {
         AdviceWord.SMALLER_REQUEST: f"Lower {_VLLM.requests}{f' below {requests:,}' if requests else ''}.",
@@ -1880,7 +1880,7 @@ def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[Adv
 
 
 def _signal_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
-    """Who ended a process by SIGKILL: the text says at most how it was started."""
+    """Advice on a process that SIGKILL ended: who sent it; the text says at most how it was started."""
     if "compiler" in found.marks:
         yield {
             AdviceWord.SYSTEM_MEMORY: "Compile fewer files at once, each takes system memory: MAX_JOBS=2 with pip and "
@@ -1912,7 +1912,7 @@ _PYTHON_PROGRAMS: Final = ("python", "pt_", "ray", "jupyter", "ipython", "torchr
 
 
 def _below_zero_advice(_found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
-    """A size below zero: find where it is computed."""
+    """Advice on a stated size below zero: find where it is computed."""
     yield {
         AdviceWord.SHAPE_BUG: "Print the shape of the array, and the product of its dimensions: none may be "
         "negative, and with 2^31 elements or more a newer version of the library may be needed.",
@@ -1921,7 +1921,7 @@ def _below_zero_advice(_found: StatedFailure, _judged: Judgement) -> Iterator[Ad
 
 
 def _pinned_pool_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
-    """A pool of pinned system memory at its limit: the variable that sets it."""
+    """Advice on a pool of pinned system memory at its limit: the variable that sets it."""
     setting, unit = next(said for name, said in tensorflow.PINNED_POOLS.items() if name in found.marks)
     limit = format_bytes(found.fact("limit") or 0, 2)
     yield {
@@ -1932,7 +1932,7 @@ def _pinned_pool_advice(found: StatedFailure, _judged: Judgement) -> Iterator[Ad
 
 
 def _soft_failure_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
-    """Only what helps if it fails after all, or what makes it faster."""
+    """Advice on a stated refusal that is no failure: what helps if it fails after all, or is faster."""
     if found.message == "sglang-retract":
         yield {
             AdviceWord.KV_CACHE: "If it happens often: raise --schedule-conservativeness, so that fewer requests are "
@@ -1969,7 +1969,7 @@ def _soft_failure_advice(found: StatedFailure, judged: Judgement) -> Iterator[Ad
 
 
 def _status_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
-    """Of a status that is not only one of memory."""
+    """Advice on a stated status that is not only one of memory."""
     if found.message == "status-exhausted":
         yield {AdviceWord.RECORD: "Give bfcviz the rest of the message, and the lines around it."}
     elif found.fact("requested") is None:
@@ -1982,7 +1982,7 @@ def _status_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceT
 
 
 def _lost_rank_advice(_found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
-    """Where the first failure of a job is told."""
+    """Advice on a lost rank: where the first failure of the job is told."""
     yield {
         AdviceWord.RECORD: "Look for the first error of the whole job: in the logs of all ranks (bfcviz why FOLDER "
         "reads them together), and for a rank whose log just ends in dmesg -T | grep -i -E 'oom|killed process' of its "
@@ -2055,7 +2055,7 @@ _OF_TEXT: Final[Mapping[str, Rule]] = {
 
 
 def setting_for(found: StatedFailure, value: str) -> str:
-    """A setting of the allocator, by a variable that the version and the platform of a text read.
+    """For advice, a setting of the allocator, by a variable that the version and the platform of a text read.
 
     Builds for CUDA and ROCm from 2.9 on read the older name, too (c10/cuda/CUDAAllocatorConfig.h).
     """

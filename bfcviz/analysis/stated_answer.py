@@ -67,17 +67,17 @@ class StatedFailureAnswer:
 
     @cached_property
     def judgement(self) -> Judgement:
-        """Why it was refused."""
+        """The verdict in the answer on a stated failure: why it was refused."""
         return judge_soft(self.stated) if self.is_soft else judge(self.stated)
 
     @cached_property
     def advice(self) -> tuple[StatedAdvice, ...]:
-        """What to do, the one thing first."""
+        """The advice in the answer on a stated failure, the one thing first."""
         return advise(self.stated, self.judgement)
 
     @cached_property
     def account(self) -> DeviceAccount | None:
-        """Who holds the memory of the device; None where the text tells no more than one part of it."""
+        """Who holds the memory of the device of a stated failure; None: the text tells too little."""
         stated = self.stated
         processes = {} if "several_devices" in stated.marks else stated.processes
         figures = figures_of_facts(stated.facts, stated.slack, processes, stated.framework)
@@ -91,13 +91,13 @@ class StatedFailureAnswer:
 
     @property
     def headline(self) -> str:
-        """The verdict, and why; of what is no failure what it is."""
+        """The answer on a stated failure in a line: the verdict, and why; else what it is."""
         sentence = self.judgement.sentence
         return sentence if self.is_soft else f"{self._cause}: {sentence}"
 
     @property
     def _cause(self) -> str:
-        """The cause in words; where only a candidate is known, that it is one."""
+        """The cause of a stated failure in words; where only a candidate is known, that it is one."""
         cause = self.judgement.cause
         if cause is StatedCause.DRIVER_REFUSED and self.stated.message in _WITH_FREE_MEMORY and self._second:
             return "driver refused, device nearly full"
@@ -107,13 +107,13 @@ class StatedFailureAnswer:
 
     @property
     def _second(self) -> str:
-        """The next likely cause in words; "" where there is none."""
+        """The next likely cause of a stated failure in words; "" where there is none."""
         second = self.judgement.second
         return "" if second in {None, StatedCause.UNKNOWN} else str(second).replace("_", " ")
 
     @property
     def lines(self) -> list[str]:
-        """The report: the verdict first, then the one thing to do, the numbers, and what else would help."""
+        """The report of an answer: the verdict, the one thing to do, the numbers, what else would help."""
         stated, judged = self.stated, self.judgement
         size = stated.fact("requested")
         asked = "" if size is None else f" {format_bytes(size, 2)}"
@@ -249,7 +249,7 @@ class StatedAnswer(Answer):
 
     @property
     def lines(self) -> list[str]:
-        """The report."""
+        """The report of the answer on a text."""
         shown, found = self.failures or self._largest_soft, list[str]()
         for each in shown:
             found += [*([""] if found else []), *each.lines]
@@ -267,7 +267,7 @@ class StatedAnswer(Answer):
 
     @property
     def account(self) -> Account:
-        """Who held the memory at each failure; of a text without a failure, what it tells of now."""
+        """Who held the memory at each stated failure; of a text without one, what it tells of now."""
         told = self.failures or self._largest_soft
         found = [
             each.account
@@ -281,11 +281,11 @@ class StatedAnswer(Answer):
 
     @property
     def _largest_soft(self) -> tuple[StatedFailureAnswer, ...]:
-        """Of a text without a failure, the refusal of the most bytes."""
+        """Of a text without a stated failure, the refusal of the most bytes."""
         return (max(self.soft, key=lambda each: each.stated.fact("requested") or 0),) if self.soft else ()
 
     def to_json(self) -> dict[str, Any]:
-        """The object of `bfcviz why --json`."""
+        """The answer on a text as JSON: the object of `bfcviz why --json`."""
         answer: dict[str, Any] = {"failures": [each.to_json() for each in self.failures], "growths": []}
         if not self.failures and self.soft:
             told: Mapping[str, Any] = self._largest_soft[0].to_json()
@@ -298,7 +298,7 @@ class StatedAnswer(Answer):
         return answer | ({"failures_left_out": self.left_out} if self.left_out else {})
 
     def to_pandas(self) -> "pd.DataFrame":
-        """One row a failure, or else a refusal that is none: its line, framework and verdict, then the numbers told."""
+        """One row a stated failure, or a refusal that is none: line, framework, verdict, then its numbers."""
         told = [each.to_json() for each in self.failures or self.soft]
         facts = dict.fromkeys(name for each in told for name in each["facts"])
         columns = {
@@ -308,7 +308,7 @@ class StatedAnswer(Answer):
 
     @property
     def unwrapped(self) -> list[str]:
-        """The report, a line for each statement."""
+        """The report of the answer on a text, a line for each statement."""
         return self.lines
 
     def __str__(self) -> str:

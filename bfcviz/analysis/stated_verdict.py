@@ -55,7 +55,7 @@ class Judgement:
 
 
 def judge(found: StatedFailure) -> Judgement:
-    """The verdict on a failure."""
+    """The verdict on a stated failure."""
     judged = _judged(found)
     return replace(judged, sentence=f"{judged.sentence} {_CUT_DUMP}") if "cut_dump" in found.marks else judged
 
@@ -92,7 +92,7 @@ def _judged(found: StatedFailure) -> Judgement:
 
 
 def judge_soft(found: StatedFailure) -> Judgement:
-    """What a refusal was that is no failure."""
+    """The verdict on a stated refusal that is no failure: what it was."""
     who = "nvidia-smi" if found.message == "nvidia-smi" else found.framework
     if found.message in _SOFT_TEXTS:
         sizes = {name: _size(found.fact(name) or 0) for name in ("requested", "limit")}
@@ -106,7 +106,7 @@ _LARGEST_DEVICE: Final = 512 * GiB  # more than any single device has in 2026
 
 
 def _undecided(sentence: str, second: StatedCause = StatedCause.CAPACITY) -> Judgement:
-    """The verdict where the numbers that decide are not in the text; `second`: the most likely cause."""
+    """The verdict where no stated numbers decide; `second`: the most likely cause."""
     return Judgement(StatedCause.UNKNOWN, sentence, second)
 
 
@@ -118,13 +118,13 @@ def _size(number: int) -> str:
 
 
 def _request_words(found: StatedFailure, what: str = "A request") -> str:
-    """What was refused, with its size where the text states it."""
+    """For a verdict, what was refused, with its size where the text states it."""
     size = found.fact("requested")
     return what if size is None else f"{what} of {_size(size)}"
 
 
 def _is_fact_above(found: StatedFailure, name: str, other: int, *names: str) -> bool:
-    """Whether a fact is above a number, whatever the digits are that the text left out."""
+    """Whether a stated number is above another, whatever the digits are that the text left out."""
     return found.exceeds(name, other + sum(found.slack.get(each, 0) for each in names))
 
 
@@ -155,7 +155,7 @@ _LEAST_MARGIN: Final = 64 * MiB
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """The device as PyTorch's text tells it; None where it does not.
+    """For a verdict, the device as PyTorch's text tells it; None where it does not.
 
     Attributes:
         pool: what the allocator holds.
@@ -175,7 +175,7 @@ class DeviceUse:
 
 
 def device_use(found: StatedFailure) -> DeviceUse:
-    """Who holds the device."""
+    """For a verdict, who holds the device by PyTorch's text."""
     fact = found.fact
     allocated, reserved = fact("allocated"), fact("reserved")
     cached = fact("reserved_unallocated")
@@ -259,7 +259,7 @@ def _torch_verdict(found: StatedFailure) -> Judgement:
 
 
 def _torch_cut_verdict(found: StatedFailure, request: int, total: int) -> Judgement:
-    """Of a text that ends after the size of the device."""
+    """The verdict on a text of PyTorch that ends after the size of the device."""
     is_xpu = found.framework == "PyTorch XPU"
     if request >= total - found.slack.get("requested", 0) - found.slack.get("device_total", 0):
         return Judgement(
@@ -282,13 +282,13 @@ def _torch_cut_verdict(found: StatedFailure, request: int, total: int) -> Judgem
 
 
 def _live_tensors(found: StatedFailure) -> int | None:
-    """Bytes of live tensors: PyTorch counts the free blocks of private pools as allocated, too."""
+    """For a verdict, bytes of live tensors: PyTorch counts free blocks of private pools as allocated, too."""
     allocated = found.fact("allocated")
     return None if allocated is None else max(0, allocated - (found.fact("private_pools") or 0))
 
 
 def _torch_unknown_free_verdict(found: StatedFailure, request: int, total: int, use: DeviceUse) -> Judgement:
-    """Of a text that does not say what is free, as of PyTorch's older versions for XPU: what is free at most."""
+    """The verdict where PyTorch's text does not say what is free, as of older versions for XPU."""
     pool, cached, live = use.pool or 0, use.cached or 0, found.fact("allocated")
     tensors = pool - cached if live is None else live
     most = max(0, total - pool)
@@ -319,7 +319,7 @@ def _torch_unknown_free_verdict(found: StatedFailure, request: int, total: int, 
 
 
 def _is_one_large_buffer(found: StatedFailure, request: int, total: int, use: DeviceUse) -> bool:
-    """Whether a driver of Intel may have refused a request for its size, on a device that is not full."""
+    """For a verdict, whether Intel's driver may have refused a request for its size, on a device not full."""
     return found.framework == "PyTorch XPU" and request >= _ONE_BUFFER and (use.pool or 0) < CONTEXT * total
 
 
@@ -331,7 +331,7 @@ _LARGEST_BUFFER: Final = 4 * GiB
 
 
 def _largest_buffer_verdict(found: StatedFailure) -> Judgement:
-    """One buffer is larger than the driver, or the memory inside a multiprocessor, allows."""
+    """The verdict where one buffer is larger than the driver, or the memory of a multiprocessor, allows."""
     request, limit = found.fact("requested"), found.fact("limit")
     most = "" if limit is None else f", {_size(limit)}"
     if "on_chip" in found.marks:
@@ -356,7 +356,7 @@ def _largest_buffer_verdict(found: StatedFailure) -> Judgement:
 
 
 def _outside_torch_sentence(found: StatedFailure, use: DeviceUse) -> str:
-    """A sentence on what lies outside of PyTorch's memory, where that is worth one; else ""."""
+    """A verdict's sentence on what lies outside of PyTorch's memory, where that is worth one; else ""."""
     total, free = found.fact("device_total"), found.fact("device_free")
     if total is None or free is None or use.pool is None:
         return ""
@@ -372,7 +372,7 @@ def _outside_torch_sentence(found: StatedFailure, use: DeviceUse) -> str:
 
 
 def _torch_fraction_verdict(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
-    """The limit of a fraction ends the pool before the device does."""
+    """The verdict where the limit of a fraction ends PyTorch's pool before the device does."""
     limit, total, free = found.fact("limit"), found.fact("device_total"), found.fact("device_free")
     if limit is None or use.pool is None or (total is not None and limit >= total):
         return None
@@ -430,7 +430,7 @@ def _torch_refused_verdict(found: StatedFailure, request: int, use: DeviceUse) -
 
 
 def _is_nearly_full(found: StatedFailure, request: int, free: int, total: int, use: DeviceUse) -> bool:
-    """Whether so little is free beyond a request that a driver may need it, on a device that is in use."""
+    """For a verdict, whether so little is free beyond a request that a driver may need it."""
     if not use.pool or _is_one_large_buffer(found, request, total, use):
         return False
     return free - request < max(_LEAST_MARGIN, total // 100)
@@ -457,14 +457,14 @@ def _torch_fragmented_verdict(found: StatedFailure, request: int, use: DeviceUse
 
 
 def _would_fit_with_cache(request: int, free: int, use: DeviceUse) -> bool:
-    """Whether the cache is more than the rest of rounding, and with what is free enough for a request."""
+    """For a verdict, whether the cache and what is free are enough for a request."""
     if use.cached is None or use.pool is None:
         return False
     return free + use.cached >= request and use.cached >= _LEAST_CACHE * use.pool
 
 
 def _is_cache_about_the_gap(found: StatedFailure, request: int, free: int, use: DeviceUse) -> bool:
-    """Whether the cache is as much as is missing, as far as the digits of the text tell."""
+    """For a verdict, whether the cache is as much as is missing, as far as the text's digits tell."""
     if use.cached is None or use.pool is None or use.cached < _LEAST_CACHE * use.pool:
         return False
     stated = next(
@@ -475,7 +475,7 @@ def _is_cache_about_the_gap(found: StatedFailure, request: int, free: int, use: 
 
 
 def _is_held_by_others(found: StatedFailure, request: int, free: int, use: DeviceUse) -> bool:
-    """Whether others hold so much of the device that a small cache, or a small pool, is not the cause."""
+    """For a verdict, whether others hold so much of the device that a small cache or pool is not the cause."""
     total = found.fact("device_total")
     if total is None or use.others is None or use.others < max(CONTEXT * total, LEAST_OTHERS, request - free):
         return False
@@ -498,7 +498,7 @@ def _torch_private_pool_verdict(found: StatedFailure, request: int, use: DeviceU
 
 
 def _stated_others_of(found: StatedFailure, use: DeviceUse) -> int:
-    """Bytes of other processes that are worth a word; 0 where they could not close the gap."""
+    """For a verdict, bytes of other processes that are worth a word; 0 where they could not close the gap."""
     request, free, total = found.fact("requested"), found.fact("device_free"), found.fact("device_total")
     if not use.is_listed or use.others is None or request is None or free is None or total is None:
         return 0
@@ -506,7 +506,7 @@ def _stated_others_of(found: StatedFailure, use: DeviceUse) -> int:
 
 
 def _torch_full_verdict(found: StatedFailure, request: int, use: DeviceUse) -> Judgement:
-    """Not even the cache would do: the device is full, by this process or by others."""
+    """The verdict where not even PyTorch's cache would do: the device is full, by this process or others."""
     total, free = found.facts["device_total"], found.facts["device_free"]
     missing, is_async = _size(request - free), "async" in found.marks
     least = _CONTEXT_AND_CACHE if is_async else CONTEXT
@@ -563,7 +563,7 @@ def _torch_full_verdict(found: StatedFailure, request: int, use: DeviceUse) -> J
 
 
 def _listed_others_sentence(found: StatedFailure, use: DeviceUse) -> str:
-    """A sentence on the other processes that the text lists, where they could close the gap; else ""."""
+    """A verdict's sentence on the listed other processes, where they could close the gap; else ""."""
     if not use.listed or not _stated_others_of(found, use):
         return ""
     return f" Other processes that the text lists hold {_size(use.listed)}."
@@ -607,7 +607,7 @@ def _mps_verdict(found: StatedFailure) -> Judgement:
 
 
 def _mps_no_request_verdict(found: StatedFailure, limit: int) -> Judgement:
-    """PyTorch's own limit is exact: the request was larger than what it leaves."""
+    """The verdict where PyTorch's limit for MPS is exact: the request was larger than what it leaves."""
     used = (found.fact("allocated") or 0) + (found.fact("other_allocations") or 0)
     said = (
         f"{_size(used)} of the limit of {_size(limit)} are in use. The request is not in the text; it was more than "
@@ -619,7 +619,7 @@ def _mps_no_request_verdict(found: StatedFailure, limit: int) -> Judgement:
 
 
 def _torch_counters_verdict(found: StatedFailure) -> Judgement:
-    """`memory_summary()`: how much the cache held when most was reserved."""
+    """The verdict from `memory_summary()`: how much the cache held when most was reserved."""
     peak, reserved = found.fact("peak"), found.fact("peak_reserved")
     failed = counted(found.facts.get("num_ooms", 0), "request")
     if not peak or not reserved:
@@ -685,7 +685,7 @@ def _bfc_rules_verdict(found: StatedFailure) -> Judgement:
 
 
 def _async_refused_verdict(found: StatedFailure) -> Judgement | None:
-    """The text of the asynchronous allocator of CUDA says what is free on the device."""
+    """The verdict where the text of CUDA's asynchronous allocator says what is free on the device."""
     request, free, total = found.fact("requested"), found.fact("device_free"), found.fact("device_total")
     if request is None or free is None or total is None:
         return None
@@ -713,7 +713,7 @@ def _async_refused_verdict(found: StatedFailure) -> Judgement | None:
 
 
 def _taken_at_start_verdict(found: StatedFailure) -> Judgement | None:
-    """Others held the device before the program began."""
+    """The verdict where others held the device before the program began."""
     total, start, limit = found.fact("device_total"), found.fact("device_free_at_start"), found.fact("limit")
     # A limit that was set has whole MiB.
     is_found = "start_limit" in found.marks or (limit is not None and limit % MiB > 0)
@@ -788,7 +788,7 @@ def _pool_full_verdict(found: StatedFailure) -> Judgement | None:
 
 
 def _pool_in_pieces_verdict(found: StatedFailure, request: int, limit: int, used: int) -> Judgement:
-    """Enough is left under the limit."""
+    """The verdict where enough is left under the limit of the pool, but in pieces."""
     largest, pool = found.fact("largest_free"), found.fact("reserved")
     if largest is None and pool is None and used == found.fact("peak"):
         lines = "not all of them are" if "cut_dump" in found.marks else "they are not"
@@ -878,7 +878,7 @@ _NEAR: Final = 1 << 20
 
 
 def is_padded(found: StatedFailure) -> bool:
-    """Whether most of the largest buffer is padding of its layout."""
+    """For a verdict, whether most of the largest buffer is padding of its layout."""
     size, padding = found.fact("largest_buffer"), found.fact("padding")
     return size is not None and padding is not None and 2 * padding >= size
 
@@ -938,7 +938,7 @@ def _tpu_verdict(found: StatedFailure) -> Judgement:
 
 
 def _tpu_table_verdict(found: StatedFailure) -> Judgement:
-    """Of a table of the compiler without its first line, which says how much a core has."""
+    """The verdict on a compiler's table without its first line, which says how much a core has."""
     program, exceeded = found.fact("program"), found.fact("exceeded")
     needs = "The program needs more" if program is None else f"The program needs {_size(program)}"
     if exceeded is None:
@@ -1038,7 +1038,7 @@ _BUFFERS: Final = {"compute": "compute buffer", "kv": "KV cache", "weights": "bu
 
 
 def buffer_of(found: StatedFailure) -> str:
-    """Which buffer of ggml was refused: `compute`, `kv`, `weights`, or "" where the text does not tell."""
+    """For a verdict, which buffer of ggml was refused: `compute`, `kv`, `weights`, or "" where not told."""
     left = found.marks - ({"weights"} if "given_weights" in found.marks else set())
     return next((name for name in _BUFFERS if name in left), "")
 
@@ -1172,7 +1172,7 @@ def _bitsandbytes_verdict(found: StatedFailure) -> Judgement:
 
 
 def _earlier_error_verdict(found: StatedFailure) -> Judgement | None:
-    """A library failed for a reason that the text names, and that is not memory."""
+    """The verdict where a library failed for a reason that the text names, and that is not memory."""
     if "kernel_error" in found.marks:
         return _undecided(
             "The text tells of a kernel that failed: every call of CUDA in its process fails after that. Memory is "
@@ -1258,7 +1258,7 @@ _CALL_TEXTS: Final = {
 
 
 def _outside_allocator_verdict(found: StatedFailure) -> Judgement:
-    """A call of the driver beside the allocator of a framework."""
+    """The verdict on a call of the driver beside the allocator of a framework."""
     if is_in_server(found):
         what = "While it captured a CUDA graph, a" if "capture" in found.marks else "A"
         return _undecided(
@@ -1285,7 +1285,7 @@ _OWN_ALLOCATOR: Final = frozenset(
 
 
 def has_own_allocator(found: StatedFailure) -> bool:
-    """Whether a refused call of the driver was one outside of the framework's allocator."""
+    """For a verdict, whether a refused call of the driver was one outside of the framework's allocator."""
     # torch_memory_saver and vLLM's cumem allocate in PyTorch's place
     if {"saver", "storage", "cumem", "driver_call", "onnx_pool"} & found.marks:
         return False
@@ -1293,7 +1293,7 @@ def has_own_allocator(found: StatedFailure) -> bool:
 
 
 def is_in_server(found: StatedFailure) -> bool:
-    """Whether a refused call of the driver was one of a server of language models that takes a share of the device."""
+    """For a verdict, whether a refused call of the driver was of a server that takes a share of the device."""
     return bool({"vllm", "sglang"} & found.marks) and found.framework.startswith("PyTorch")
 
 
@@ -1338,7 +1338,7 @@ def _tensorrt_verdict(found: StatedFailure) -> Judgement:
 
 
 def _tensorrt_build_verdict(found: StatedFailure) -> Judgement:
-    """A builder that left out ways to compute a layer until none was left."""
+    """The verdict on a builder that left out ways to compute a layer until none was left."""
     workspace = _request_words(found, "no workspace")
     return _undecided(
         f"TensorRT left out ways to compute a layer for which it got {workspace}, and found no other: no engine was "
@@ -1347,7 +1347,7 @@ def _tensorrt_build_verdict(found: StatedFailure) -> Judgement:
 
 
 def _sglang_pool_verdict(found: StatedFailure) -> Judgement:
-    """A pool of a server that has the size that was set: of entries for requests, or of tokens."""
+    """The verdict on a server's pool of the size that was set: of entries for requests, or of tokens."""
     said = "The table of running requests has no entry left for a batch"
     asked, free, what = found.facts.get("asked_requests"), found.facts.get("free_requests"), "request"
     if "tokens" in found.marks:
@@ -1369,7 +1369,7 @@ def _sglang_pool_verdict(found: StatedFailure) -> Judgement:
 
 
 def _trtllm_verdict(found: StatedFailure) -> Judgement:
-    """A component of TensorRT-LLM that could not be created."""
+    """The verdict on a component of TensorRT-LLM that could not be created."""
     total, free = found.fact("device_total"), found.fact("device_free")
     before, after = found.fact("before_model"), found.fact("after_model")
     sizes = (
@@ -1413,7 +1413,7 @@ def _flashinfer_verdict(found: StatedFailure) -> Judgement:
 
 
 def _stated_free_verdict(found: StatedFailure) -> Judgement:
-    """Of a text that states the request and what the driver has free."""
+    """The verdict on a text that states the request and what the driver has free."""
     request, free, used = found.fact("requested"), found.fact("device_free"), found.fact("device_used")
     if request is None:
         return _NO_NUMBERS
@@ -1443,7 +1443,7 @@ def _stated_free_verdict(found: StatedFailure) -> Judgement:
 
 
 def _stated_limit_verdict(found: StatedFailure, request: int) -> Judgement | None:
-    """A limit that was set ends this process before the device does."""
+    """The verdict where a limit that was set ends this process before the device does."""
     limit, free, held = found.fact("limit"), found.fact("device_free"), found.fact("allocated")
     if limit is None:
         return None
@@ -1476,7 +1476,7 @@ def _stated_limit_verdict(found: StatedFailure, request: int) -> Judgement | Non
 
 
 def _stated_pool_verdict(found: StatedFailure, missing: int, use: DeviceUse) -> Judgement:
-    """Of a text that also states what the pool of this process holds."""
+    """The verdict on a text that also states what the pool of this process holds."""
     request, free, total = found.facts["requested"], found.facts["device_free"], found.fact("device_total")
     pool, cached, others = use.pool or 0, use.cached or 0, use.others or 0
     said = f"{_size(missing)} are missing ({_size(request)} asked, {_size(free)} free). The pool holds {_size(pool)}"
@@ -1512,7 +1512,7 @@ def _opencl_verdict(found: StatedFailure) -> Judgement:
 
 
 def _program_call_verdict(found: StatedFailure) -> Judgement:
-    """Of a program that prints no number, or only those of one buffer: what it says beyond a refusal."""
+    """The verdict on a program that prints no number, or only of one buffer: what it says beyond a refusal."""
     if "one_buffer" in found.marks:
         return _largest_buffer_verdict(found)
     if "no_context" in found.marks:
@@ -1543,7 +1543,7 @@ def _who(found: StatedFailure) -> str:
 
 
 def _guardrail_verdict(found: StatedFailure) -> Judgement | None:
-    """Of a program that counts before it loads a model; None for others."""
+    """The verdict on a program that counts before it loads a model; None for others."""
     if found.message != "any-memory" or found.framework != "LM Studio":
         return None
     needs = found.fact("requested")
@@ -1557,7 +1557,7 @@ def _guardrail_verdict(found: StatedFailure) -> Judgement | None:
 
 
 def _any_verdict(found: StatedFailure) -> Judgement:
-    """Of words that any program may print."""
+    """The verdict on words that any program may print."""
     if "gpu" in found.marks:
         return _program_call_verdict(found)
     limited = _guardrail_verdict(found) or _stated_limit_verdict(found, found.fact("requested") or 0)
@@ -1622,7 +1622,7 @@ _PROGRAM_CALLS: Final = {
 
 
 def _relion_verdict(found: StatedFailure) -> Judgement:
-    """Of RELION's pool, whose text has what is free in it, and the largest piece of that."""
+    """The verdict on RELION's pool, whose text has what is free in it, and the largest piece of that."""
     request, free, largest = found.fact("requested"), found.fact("available"), found.fact("largest_free") or 0
     if request is None or free is None:
         return _NO_NUMBERS
@@ -1641,7 +1641,7 @@ def _relion_verdict(found: StatedFailure) -> Judgement:
 
 
 def _bank_verdict(found: StatedFailure) -> Judgement:
-    """Of a buffer that the runtime divides over equal banks."""
+    """The verdict on a buffer that the runtime divides over equal banks."""
     request, bank = found.fact("requested"), found.fact("limit")
     free, largest = found.fact("available"), found.fact("largest_free")
     if request is None:
@@ -1676,7 +1676,7 @@ def _no_context_verdict(found: StatedFailure) -> Judgement:
 
 
 def _pinned_pool_verdict(found: StatedFailure) -> Judgement | None:
-    """A pool of pinned system memory has a limit of its own, 64 GiB where no other is set."""
+    """The verdict on a pool of pinned system memory: a limit of its own, 64 GiB where no other is set."""
     request, limit, used = found.fact("requested"), found.fact("limit"), found.fact("in_use")
     if not tensorflow.PINNED_POOLS.keys() & found.marks or request is None or limit is None or used is None:
         return None
@@ -1729,7 +1729,7 @@ def _host_memory_verdict(found: StatedFailure) -> Judgement:
 
 
 def _told_by_system_verdict(found: StatedFailure) -> Judgement:
-    """Of a text that says itself what it means, or only that a process was ended."""
+    """The verdict on a text that says itself what it means, or only that a process was ended."""
     if found.message in BY_SIGNAL:
         code = "Exit code 137 is 128 + 9: a" if found.message == "host-exit" else "A"
         used, total = found.fact("memory_used"), found.fact("memory_total")
@@ -1766,7 +1766,7 @@ def _told_by_system_verdict(found: StatedFailure) -> Judgement:
 
 
 def _lost_rank_verdict(found: StatedFailure) -> Judgement:
-    """Of a text that tells only what other ranks saw of the one that failed."""
+    """The verdict on a text that tells only what other ranks saw of the one that failed."""
     missing = sorted(set(range(max(found.ranks, default=0))) - set(found.ranks))
     where = ""
     if 0 < len(missing) <= len(found.ranks) // 4:
@@ -1787,7 +1787,7 @@ def _lost_rank_words(found: StatedFailure) -> str:
 
 
 def _lost_ranks_within(found: StatedFailure) -> str:
-    """The same, within a sentence."""
+    """The words on lost ranks within a sentence of a verdict."""
     words = _lost_rank_words(found)
     return words if found.streams and not found.ranks else words.lower()
 
@@ -1874,7 +1874,7 @@ def _soft_pinned_text(found: StatedFailure) -> str:
 
 
 def fits_by_count(found: StatedFailure) -> bool:
-    """Whether Ollama counts at least as much free on the device as it needs there."""
+    """For a verdict, whether Ollama counts at least as much free on the device as it needs there."""
     needed, free = found.fact("device_needed"), found.fact("device_available")
     return needed is not None and free is not None and needed <= free
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def births_never_freed(model: Model) -> NDArray[np.uint64] | None:
-    """The `born` of the chunks in use at the last step of the trace; None: more events may come."""
+    """For what grew, the `born` of the chunks in use at the last step of the trace; None: more may come."""
     if model.trace.following:
         return None
     found: NDArray[np.uint64] = growth_chunks_at(model, len(model.trace))["born"]
@@ -115,16 +115,16 @@ class WhatGrew(Answer):
 
     @property
     def names(self) -> list[str]:
-        """The path of each holder in one line."""
+        """The path of each holder that grew, in one line."""
         return [self.how.text(path) for path in self.paths]
 
     def total(self, column: str) -> int:
-        """The sum of a column of HOLDER_CHANGE."""
+        """What grew in total: the sum of a column of HOLDER_CHANGE."""
         return int(self.rows[column].sum())
 
     @property
     def sentence(self) -> str:
-        """The answer in one sentence."""
+        """What grew, in one sentence."""
         grew, new, gone = (self.total(name) for name in ("grew", "new", "gone"))
         found = (
             f"{signed_bytes(grew)} from step {self.first:,} to {self.last:,}: {format_bytes(new)} new, "
@@ -152,14 +152,14 @@ class WhatGrew(Answer):
 
     @property
     def tables(self) -> Sequence[AnswerTable]:
-        """The holders that grew or shrank most."""
+        """What grew as a table: the holders that grew or shrank most."""
         if not len(self.rows):
             return []
         heads = (self.how.by.replace("_", " "), "grew", "new", "gone", "never freed")
         return [AnswerTable(heads, [(name, *sizes) for name, sizes in _what_grew_rows(self)])]
 
     def to_arrow(self) -> "Table":
-        """One row a holder; sizes in bytes. `never_freed` is null where more events may come."""
+        """What grew, one row a holder; sizes in bytes. `never_freed` is null where more events may come."""
         pa = arrow("to_arrow()")
         columns = {name: self.rows[name] for name in HOLDER_CHANGE.names or ()}
         unknown = np.full(len(self.rows), not self.end_known)
@@ -167,7 +167,7 @@ class WhatGrew(Answer):
         return pa.table({"holder": pa.array(self.names, pa.string()), **columns})
 
     def to_pandas(self) -> "pd.DataFrame":
-        """The same as a pandas DataFrame."""
+        """What grew as a pandas DataFrame, one row a holder."""
         found: pd.DataFrame = self.to_arrow().to_pandas()
         return found
 
@@ -238,7 +238,7 @@ def _what_grew_rows(found: WhatGrew) -> Iterator[tuple[str, tuple[str, str, str,
 
 
 def _size_texts(found: WhatGrew, rows: NDArray[np.intp]) -> tuple[str, str, str, str]:
-    """The sums of these rows."""
+    """What grew as texts: the sums of these rows."""
     grew, new, gone, never = (
         int(found.rows[name][rows].sum()) for name in ("grew", "new", "gone", "never_freed")
     )
@@ -251,7 +251,7 @@ def _size_texts(found: WhatGrew, rows: NDArray[np.intp]) -> tuple[str, str, str,
 
 
 class Moments(NamedTuple):
-    """Two steps to compare, and what they are called."""
+    """Two steps to compare for what grew, and what they are called."""
 
     name: str
     first: int
@@ -259,7 +259,7 @@ class Moments(NamedTuple):
 
 
 def moments_of(trace: Trace, pool: int = 0) -> list[Moments]:
-    """Each phase, and from each mark to the next of its name (but for a number at its end); by their first steps."""
+    """Moments to compare for what grew: each phase, and from each mark to the next of its name, in order."""
     found = _phase_moments(trace, pool)
     before: dict[str, tuple[str, int]] = {}
     for name, step in _mark_moments(trace, pool):
@@ -272,7 +272,7 @@ def moments_of(trace: Trace, pool: int = 0) -> list[Moments]:
 
 
 def _mark_moments(trace: Trace, pool: int) -> list[tuple[str, int]]:
-    """Name of each mark that neither begins nor ends a phase, and the step just after it."""
+    """For what grew, the name of each mark that neither begins nor ends a phase, and the step just after it."""
     marks = events_of(trace, [Kind.MARK], pool)
     ends = phase_ends(marks, trace.labels)
     found = []
@@ -292,7 +292,7 @@ def first_moment(trace: Trace, pool: int = 0) -> int:
 def moments_between(
     trace: Trace, pool: int, first: int | str | None, last: int | str | None = None
 ) -> tuple[int, int]:
-    """The steps of two moments.
+    """The steps of two moments between which something grew.
 
     Args:
         trace: the events.
@@ -317,7 +317,7 @@ def moments_between(
 
 
 def _moments_of_name(trace: Trace, pool: int, name: str) -> list[Moments]:
-    """The phases and marks of this name, in order; of a mark both steps are the same."""
+    """The phases and marks of this name, to find what grew; of a mark both steps are the same."""
     all_phases = _phase_moments(trace, pool)
     marks = [Moments(each, step, step) for each, step in _mark_moments(trace, pool)]
     found = sorted((each for each in [*all_phases, *marks] if each.name == name), key=lambda each: each.first)
@@ -335,7 +335,7 @@ _MOST_NAMED: Final = 12
 
 
 def _phase_moments(trace: Trace, pool: int) -> list[Moments]:
-    """The moments of the phases of which both ends are in the trace."""
+    """The moments of the phases of which both ends are in the trace, to find what grew between them."""
     return [
         Moments(each.name, each.begins + 1, each.ends + 1)
         for each in phases(trace, pool)

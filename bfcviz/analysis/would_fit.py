@@ -20,7 +20,7 @@ from bfcviz.analysis.pinned_runs import Run, best_runs
 from bfcviz.analysis.short_names import cut
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import RecordedFailure
-from bfcviz.events.schema import taken
+from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import SMALL, SMALL_SEGMENT
 from bfcviz.model.find_steps import failure_before, recorded_failures_by_event
@@ -31,7 +31,7 @@ from bfcviz.units import counted, format_bytes, short_address
 
 @dataclass(frozen=True)
 class Request:
-    """A request to ask about.
+    """A request to ask whether it would fit.
 
     Attributes:
         size: bytes.
@@ -65,17 +65,17 @@ class Fit:
 
     @property
     def is_known(self) -> bool:
-        """Whether the file says what was free."""
+        """Whether a fit can be told: the file says what was free."""
         return self.found.knows("largest_free_chunk")
 
     @property
     def fits(self) -> bool:
-        """Whether a free chunk would take the request."""
+        """Whether a request would fit: a free chunk would take it."""
         return len(self.takers) > 0
 
     @property
     def grows(self) -> bool:
-        """Whether no free chunk is large enough, but the limit lets the pool grow by the request.
+        """Whether a request would fit by growth: no free chunk is large enough, but the limit lets the pool grow.
 
         A heap with garbage collection first releases its wholly free regions.
         """
@@ -87,7 +87,7 @@ class Fit:
 
     @property
     def depends_on_limit(self) -> bool:
-        """Whether no free chunk is large enough, and the file does not tell how far the pool may grow."""
+        """Whether a fit is unknown: no free chunk is large enough, and how far the pool may grow is not told."""
         found = self.found
         asked = self.is_known and not self.fits and not self.failed
         return asked and found.bytes_limit is None and found.deciding_limit is not None and found.room is None
@@ -98,7 +98,7 @@ _KNOWN: Final[WeakKeyDictionary[Model, tuple[tuple[int, int], Fit]]] = WeakKeyDi
 
 
 def request_at(model: Model, wanted: int | None) -> Request | None:
-    """The request of `wanted` bytes; without it the one that failed with the event before the model's step, if any."""
+    """The request of `wanted` bytes that would fit or not; else the one that failed just before the step."""
     if wanted:
         return Request(wanted, failed=_has_failed_to_fit(model, wanted))
     event = failure_before(model)
@@ -144,7 +144,7 @@ def _computed_fit(model: Model, size: int) -> Fit:
 
 
 def _has_failed_to_fit(model: Model, size: int) -> bool:
-    """Whether the event before the model's step is the failure of a request of this size."""
+    """Whether the event before the model's step is the failure of a request of this size to fit."""
     event = failure_before(model)
     return event is not None and int(event["requested"]) == size
 
@@ -156,7 +156,7 @@ _NAMED: Final = 2  # names of one sentence
 
 
 def fit_sentence(answer: Fit, labels: Labels) -> str:
-    """What takes the request; or what must be freed first, and how much fits then."""
+    """Whether a request fits, as a sentence: what takes it; or what to free first, and how much fits then."""
     found = answer.found
     size = format_bytes(found.requested)
     if not answer.is_known:
@@ -171,7 +171,7 @@ def fit_sentence(answer: Fit, labels: Labels) -> str:
 
 
 def _nearest_miss_text(answer: Fit, labels: Labels) -> str:
-    """Why it does not fit, and what to free."""
+    """Why a request does not fit, and what to free."""
     found, miss = answer.found, answer.miss
     verb = "did not fit" if answer.failed else "would not fit"
     if found.verdict is Verdict.ABOVE_LIMIT:
@@ -184,7 +184,7 @@ def _nearest_miss_text(answer: Fit, labels: Labels) -> str:
 
 
 def blocker_name(chunk: np.void, labels: Labels) -> str:
-    """The name of a chunk in the way: its label, or the place in the code that allocated it."""
+    """The name of a chunk in the way of a fit: its label, or the place in the code that allocated it."""
     label = labels[int(chunk["label"])]
     return cut(label.name) or cut(place_in_code(label.details.get("stack", ""))) or "unnamed memory"
 
@@ -222,7 +222,7 @@ class FitBlockers:
 
 
 def in_the_way(answer: Fit, labels: Labels) -> list[FitBlockers]:
-    """The chunks in the way by name, those with the most bytes first."""
+    """The chunks in the way of a fit by name, those with the most bytes first."""
     named: dict[str, list[np.void]] = {}
     for chunk in answer.blockers:  # the largest first
         named.setdefault(blocker_name(chunk, labels), []).append(chunk)
@@ -234,7 +234,7 @@ def in_the_way(answer: Fit, labels: Labels) -> list[FitBlockers]:
 
 
 def _fit_blockers_text(answer: Fit, labels: Labels) -> str:
-    """The names of the blockers with their bytes, those with the most bytes first."""
+    """The names of what is in the way of a fit with their bytes, those with the most bytes first."""
     ranked = in_the_way(answer, labels)
     named = []
     for each in ranked[:_NAMED]:
@@ -280,7 +280,7 @@ def would_fit(  # noqa: PLR0913  the moment, and the request
 def question(
     model: Model, size: int, recorded: RecordedFailure | None = None, limit: int | None = None
 ) -> Diagnosis:
-    """The verdict and the numbers of `would_fit` at the model's step, without runs and advice: fast.
+    """Whether a request would fit: verdict and numbers of `would_fit` at the model's step, without runs: fast.
 
     Args:
         model: stands at the step.
@@ -339,7 +339,7 @@ def usable_chunks(model: Model, rounded: int, settings: HeapSettings) -> NDArray
 
 
 def _chunk_owner_numbers(trace: Trace, chunks: NDArray[np.void], *, is_torch: bool) -> NDArray[np.int64]:
-    """A number for the stream and the private pool of each chunk."""
+    """To tell what would fit, a number for the stream and the private pool of each chunk."""
     pools = _private_pools.setdefault(trace, {})
     if is_torch:
         for label in set(chunks["label"].tolist()) - pools.keys():
@@ -350,7 +350,7 @@ def _chunk_owner_numbers(trace: Trace, chunks: NDArray[np.void], *, is_torch: bo
 
 
 def _with_usable(model: Model, found: Diagnosis) -> Diagnosis:
-    """Of a question, what the allocator's rules allow: the largest free chunk, and what can grow in place."""
+    """The answer whether a request would fit, with the largest free chunk that the allocator's rules allow."""
     settings = found.settings
     if not (settings.family in _APART or found.releases_first) or not found.knows("largest_free_chunk"):
         return found

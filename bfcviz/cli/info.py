@@ -13,7 +13,8 @@ from bfcviz.events.origin import PROCESS_PEAK, Origin, Status, later_reasons, pr
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.find_steps import MOST_FAILURES, failures_left_out
-from bfcviz.model.model import Model, external
+from bfcviz.model.fragmentation import external
+from bfcviz.model.model import Model
 from bfcviz.terminal import json_text, say
 from bfcviz.units import counted, format_bytes
 

@@ -30,12 +30,11 @@ from bfcviz.figures.panel import (
     axis_names,
     compose,
     fitted_panel,
-    import_renderers,
     lay,
-    plotly_script,
     slim_panel,
     unchecked,
 )
+from bfcviz.figures.plotly_script import import_renderers, plotly_script
 from bfcviz.figures.view_options import Look
 
 import_renderers()  # before the widget, which needs them

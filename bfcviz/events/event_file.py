@@ -16,7 +16,6 @@ frees a slot after its events are packed: if an event is not packed after its re
 One process frees slots: the drain of the recording, which holds its lock, or the worker whose client copies it.
 """
 
-import ctypes
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,19 +26,17 @@ import numpy as np
 from bfcviz.events.event_record import KIND_OFFSET, RECORD
 from bfcviz.events.log_memory import MAPPED_SLOTS, SLOT
 from bfcviz.events.schema import EVENT, Events
-from bfcviz.events.storage.files import OpenFile
+from bfcviz.events.storage.files import OpenFile, free_space
 
 LAST_LOOK: Final = 4096
 """Events before the end that are checked one by one."""
 
 _MOST_SLOTS: Final = 1 << 23  # 8 TiB: a file with holes can claim any size for nothing
 _SLOT_BYTES: Final = SLOT * RECORD
-_FAR: Final = 1 << 33  # a place in any file system with holes
-_PUNCH: Final = 3  # FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of linux/falloc.h
 
 
 class EventFile:
-    """The file of a log, open for reading.
+    """The file of a log's events, open for reading.
 
     Args:
         path: of the file.
@@ -62,7 +59,7 @@ class EventFile:
 
     @property
     def num_records(self) -> int:
-        """Records that the file has room for."""
+        """Records that the file of a log has room for."""
         return os.fstat(self.file.fd).st_size // RECORD
 
     def extent_of(self, events: int) -> int:
@@ -70,7 +67,7 @@ class EventFile:
         return self._place_of(events - 1) + 1 if events else 0
 
     def find_windows(self) -> None:
-        """Find the slot of each window, by the first records of the slots; slots in holes are left out unread.
+        """Find the slot of each window in a log's file, by first records; slots in holes are left out unread.
 
         Raises:
             OSError: it cannot be read.
@@ -89,11 +86,11 @@ class EventFile:
             slot += 1
 
     def note_window(self, window: int, slot: int) -> None:
-        """Take it that a window lies in a slot, instead of `find_windows`; a wrong place shows no event."""
+        """Take it that a window of a log's file lies in a slot; a wrong place shows no event."""
         self.slots[window] = slot
 
     def find_end(self, known: int, most_lost: int = 0) -> int:
-        """The number of events in the file, of which the first `known` were read before, or are packed.
+        """The number of events in a log's file, of which the first `known` were read before, or are packed.
 
         Up to `most_lost` after them may be lost. Valid records are a prefix (see `EventLog`), so few are read to find
         its end. The last ones are then checked one by one, because the valid records of a damaged file may not be a
@@ -125,7 +122,7 @@ class EventFile:
         return min(later) * SLOT
 
     def read(self, start: int, stop: int) -> Events:
-        """The records in the places of the events [start, stop), which `find_end` has found.
+        """The records of a log's file in the places of the events [start, stop), which `find_end` has found.
 
         Fewer if the file became shorter.
         """
@@ -133,7 +130,7 @@ class EventFile:
         return events[: sum(self._read_parts(events, start, valid=False))]
 
     def copy_into(self, into: Events, start: int) -> int:
-        """Copy the events from `start` on into the array `into`, until it is full or the next one is not there.
+        """Copy a log file's events from `start` on into the array `into`, until it is full or one is missing.
 
         Raises:
             OSError: it cannot be read.
@@ -165,7 +162,7 @@ class EventFile:
         return int(used[-1]) + 1 if len(used) else 0
 
     def free(self, stop: int) -> None:
-        """Free the slots of the windows whose events are all before `stop`, for a drain that has packed these.
+        """Free the slots of a log's file whose events are all before `stop`, for a drain that has packed these.
 
         Raises:
             OSError: the file cannot be written.
@@ -187,7 +184,7 @@ class EventFile:
             os.close(fd)
 
     def _place_of(self, event: int) -> int:
-        """The place of an event in the file, in records.
+        """The place of an event in a log's file, in records.
 
         A window that was not found is looked for in the slot of its number, as an older bfcviz wrote it; another window
         there has other numbers.
@@ -199,7 +196,7 @@ class EventFile:
         return self._number_at(self._place_of(event)) == event
 
     def _window_in(self, slot: int) -> int | None:
-        """The window whose first record is at the beginning of a slot; None: there is none."""
+        """The window whose first record is at the beginning of a slot of a log's file; None: there is none."""
         number = self._number_at(slot * SLOT)
         return None if number is None or number % SLOT else number // SLOT
 
@@ -212,7 +209,7 @@ class EventFile:
         return int(record["seq"]) if record["kind"] else None
 
     def _next_slot(self, slot: int) -> int:
-        """The first slot from `slot` on that has data; below 0 if there is none."""
+        """The first slot of a log's file from `slot` on that has data; below 0 if there is none."""
         if not hasattr(os, "SEEK_DATA"):
             return slot if slot * _SLOT_BYTES < os.fstat(self.file.fd).st_size else -1
         try:
@@ -222,22 +219,8 @@ class EventFile:
 
 
 def _num_valid(records: Events, first: int) -> int:
-    """How many records are events, from number `first` on, before the first that is not."""
+    """How many records of a log's file are events, from number `first` on, before the first that is not."""
     wrong = (records["kind"] == 0) | (
         records["seq"] != np.arange(first, first + len(records), dtype=np.uint64)
     )
     return int(wrong.argmax()) if wrong.any() else len(records)
-
-
-def free_space(fd: int, start: int, num_bytes: int) -> bool:
-    """Give space of a file back, which becomes a hole of zeros; False where the file system has no holes."""
-    punch = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
-    if punch is None:
-        return False
-    punch.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
-    return bool(punch(fd, _PUNCH, start, num_bytes) == 0)
-
-
-def can_free_space(fd: int) -> bool:
-    """Whether the file system has holes. Frees a page far behind the end of the file, which changes nothing."""
-    return free_space(fd, _FAR, 4096)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.label_table import Labels, has_unknown_label, without_unknown_labels
 from bfcviz.events.origin import Origin, Status
-from bfcviz.events.schema import EVENT, Events, Fault, first_fault, move
+from bfcviz.events.schema import EVENT, Events, Fault, first_fault
+from bfcviz.events.structured_arrays import move
 
 # ------------------------------------------------------------------------------
 # Sources: the base class, the one for an array in memory, and the base of those that decode groups.
@@ -21,7 +22,7 @@ BLOCK = 65_536
 
 
 class Source:
-    """Events in order, checked block by block when they are first read.
+    """A source of events in order, checked block by block when they are first read.
 
     An invalid event is an error that names its position. An unknown label is only replaced by none, because a heap
     without names is still useful.
@@ -48,27 +49,27 @@ class Source:
         self.length = length
 
     def read(self, start: int, stop: int) -> Events:
-        """Events [start, stop); the caller checks the range."""
+        """Events [start, stop) of a source; the caller checks the range."""
         raise NotImplementedError
 
     def refresh(self) -> int:
-        """Look for new events; returns how many there are."""
+        """Look for new events of a source; returns how many there are."""
         return 0
 
     def fetch(self) -> int:
-        """Copy new events before they are lost; returns how many. Any thread may call it."""
+        """Copy new events of a source before they are lost; returns how many. Any thread may call it."""
         return 0
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:  # noqa: ARG002  most sources have none
-        """The last stored keyframe at or before `step`."""
+        """The last keyframe that a source has stored at or before `step`."""
         return None
 
     def index_entries(self) -> list[bytes] | None:
-        """What is stored for the index of all events, block by block; None where some of it is missing."""
+        """What a source has stored for the index of all events, by block; None where some of it is missing."""
         return None
 
     def cut_at_damage(self) -> None:
-        """Read everything once; end the trace before the first event that is invalid or cannot be read."""
+        """Read all of a source once; end the trace before the first event that is invalid or unreadable."""
         for start in range(self.first, self.length, BLOCK):
             fault = self._fault_in(start, min(start + BLOCK, self.length))
             if fault is not None:
@@ -81,7 +82,7 @@ class Source:
                 return
 
     def degrade(self, reason: str, status: Status = Status.DEGRADED) -> None:
-        """Record in the origin that something is wrong."""
+        """Record in the origin of a source that something is wrong."""
         if reason not in self.origin.reasons:
             self.origin = replace(self.origin, status=status, reasons=(*self.origin.reasons, reason))
 
@@ -96,7 +97,7 @@ class Source:
 
 
 class ArraySource(Source):
-    """Events in one array.
+    """A source of events in one array in memory.
 
     Args:
         events: shape (n,), dtype EVENT; they must not change afterwards.
@@ -115,7 +116,7 @@ class ArraySource(Source):
         self._unknown_labels = False
 
     def read(self, start: int, stop: int) -> Events:
-        """Events [start, stop), without a copy."""
+        """Events [start, stop) of the array, without a copy."""
         fault = self._fault_in(start, stop)
         if fault is not None:
             self._raise(fault)
@@ -153,7 +154,7 @@ CACHED_BYTES = 1 << 26
 
 
 class GroupSource(Source):
-    """Events in groups that are decoded whole; the groups read last are kept.
+    """A source of events in groups that are decoded whole; the groups read last are kept.
 
     Args:
         starts: ascending, shape (groups + 1,): the first event of each group, and the end of the last one.
@@ -170,7 +171,7 @@ class GroupSource(Source):
         self.cached_bytes = 0
 
     def read(self, start: int, stop: int) -> Events:
-        """Events [start, stop): a view of one decoded group, or a copy from several."""
+        """Events [start, stop) of a source of groups: a view of one decoded group, or a copy from several."""
         if start == stop:
             return np.zeros(0, EVENT)
         first, last = self._group_of(start), self._group_of(stop - 1)
@@ -186,7 +187,7 @@ class GroupSource(Source):
         return events
 
     def _decode(self, group: int) -> Events:
-        """The events of a group, as many as `starts` says. Raises FileError."""
+        """The events of a group of a source, as many as `starts` says. Raises FileError."""
         raise NotImplementedError
 
     def _group_of(self, step: int) -> int:

@@ -18,8 +18,9 @@ from typing import Any, Final, NamedTuple
 from bfcviz import _forks
 from bfcviz.errors import TraceError
 from bfcviz.events.log import highest_label
-from bfcviz.events.schema import Events, copied
+from bfcviz.events.schema import Events
 from bfcviz.events.storage.files import MAX_JSON_VALUES, parse_file_json
+from bfcviz.events.structured_arrays import copied
 
 MAX_LABELS = 1 << 32
 MAX_LABEL_BYTES = 1 << 24
@@ -39,7 +40,7 @@ NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 
 
 class Label(NamedTuple):
-    """A name and further details, such as shape, data_type, region_type or stack."""
+    """A label: a name and further details, such as shape, data_type, region_type or stack."""
 
     name: str
     details: Mapping[str, str]
@@ -118,7 +119,7 @@ class Labels:
             self._file = file
 
     def after_fork(self) -> None:
-        """Forget the file in a forked process: the parent continues to write it."""
+        """Forget the file of labels in a forked process: the parent continues to write it."""
         self._file = None
 
     def add_line(self, line: bytes, most_missing: int = 0) -> int:
@@ -195,14 +196,14 @@ class Labels:
         return len(self._names)
 
     def to_json(self) -> str:
-        """The whole table as compact JSON text."""
+        """The whole table of labels as compact JSON text."""
         count = len(self._names)
         details = {n: dict(d) for n, d in enumerate(self._details[:count]) if d}
         return json.dumps({"names": self._names[:count], "details": details}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes, most: int = MAX_JSON_VALUES) -> "Labels":
-        """The table that `to_json` wrote.
+        """The table of labels that `to_json` wrote.
 
         Raises:
             ValueError: `text` is not such a table, or holds more than about `most` names and details.
@@ -247,7 +248,7 @@ class Labels:
         return self._finish()
 
     def _finish(self) -> int:
-        """Perform all steps of the pending append again; returns its number, or 0 if there is none or it failed."""
+        """Perform all steps of a label's pending append again; returns its number, or 0 if none or failed."""
         if self._pending is None:
             return 0
         number, name, details, key, line, place = self._pending
@@ -268,7 +269,7 @@ class Labels:
         self._names[number : number + 1] = [name]
 
     def _write(self, file: FileIO, line: bytes, place: int) -> None:
-        """Write the line at its offset in the file; an interrupted call may have written a part of it."""
+        """Write a label's line at its offset in the file; an interrupted call may have written a part of it."""
         if self.error is not None:
             return
         rest = line
@@ -328,12 +329,12 @@ def has_unknown_label(events: Events, num_labels: int) -> bool:
 
 
 def without_unknown_labels(events: Events, num_labels: int) -> Events:
-    """A copy in which unknown labels are 0."""
+    """A copy of events in which labels that the table does not know are 0."""
     events = copied(events)
     forget_unknown_labels(events, num_labels)
     return events
 
 
 def forget_unknown_labels(events: Events, num_labels: int) -> None:
-    """Set unknown labels to 0, in place."""
+    """Set labels that the table does not know to 0, in place."""
     events["label"][events["label"] >= num_labels] = 0

@@ -37,7 +37,7 @@ from bfcviz.events.log import EventLog
 
 @dataclass
 class Inconsistencies:
-    """Counts of reports that the events do not show as reported.
+    """Counts of reports to a ledger that its events do not show as reported.
 
     Attributes:
         unknown_frees: frees of addresses where no known allocation begins; ignored.
@@ -63,7 +63,7 @@ class Inconsistencies:
 
     @property
     def left_out(self) -> int:
-        """Number of ignored reports."""
+        """Number of reports that a ledger ignored."""
         return (
             self.unknown_frees
             + self.overlaps
@@ -74,7 +74,7 @@ class Inconsistencies:
         )
 
     def words(self) -> str:
-        """All counts above 0 as text; empty if all are 0."""
+        """A ledger's inconsistencies as text: all counts above 0; empty if all are 0."""
         counts = [(getattr(self, each.name), _WORDS[each.name]) for each in fields(self)]
         return "; ".join(f"{count:,} {words}" for count, words in counts if count)
 
@@ -97,7 +97,7 @@ _WORDS = {
 
 
 class SortedAddresses:
-    """Distinct addresses, 0 or more, in short sorted lists: an insert into one long list would move its whole tail.
+    """A ledger's distinct addresses in short sorted lists: an insert into a long one would move its whole tail.
 
     Args:
         longest: maximum length of a list.
@@ -109,7 +109,7 @@ class SortedAddresses:
         self._lowest = [0]  # lower bound of each list; all addresses of the list before are below it
 
     def add(self, address: int) -> None:
-        """Add an address that is not in the set."""
+        """Add an address that is not in the ledger's sorted set."""
         at = self._list_of(address)
         addresses = self._lists[at]
         addresses.insert(_up_to(addresses, address), address)
@@ -120,7 +120,7 @@ class SortedAddresses:
             del addresses[half:]
 
     def remove(self, address: int) -> None:
-        """Remove an address that is in the set."""
+        """Remove an address that is in the ledger's sorted set."""
         at = self._list_of(address)
         addresses = self._lists[at]
         del addresses[_up_to(addresses, address) - 1]
@@ -128,7 +128,7 @@ class SortedAddresses:
             del self._lists[at], self._lowest[at]
 
     def at_or_before(self, address: int) -> int:
-        """The highest address in the set that is not above `address`; -1 if there is none."""
+        """The highest address in the ledger's set that is not above `address`; -1 if there is none."""
         if address < 0:
             return -1
         at = self._list_of(address)
@@ -141,7 +141,7 @@ class SortedAddresses:
         return -1
 
     def at_or_after(self, address: int) -> Iterator[int]:
-        """The addresses from `address` (0 or more) up, ascending; the set must not change during iteration."""
+        """The ledger's addresses from `address` (0 or more) up, ascending; the set must not change meanwhile."""
         first = self._list_of(address)
         place = _up_to(self._lists[first], address - 1)
         for at in range(first, len(self._lists)):
@@ -155,7 +155,7 @@ class SortedAddresses:
 
 
 def _up_to(addresses: list[int], address: int) -> int:
-    """How many are not above `address`: `bisect_right`, whose call alone takes longer than this search, compiled."""
+    """How many of a ledger's sorted addresses are not above `address`: `bisect_right`, faster when compiled."""
     low, high = 0, len(addresses)
     while low < high:
         middle = (low + high) >> 1
@@ -176,7 +176,7 @@ if TYPE_CHECKING:
 
 
 class ObservedChunk:
-    """A chunk, free or in use; it changes from one to the other with the same object.
+    """A chunk in a ledger, free or in use; it changes from one to the other with the same object.
 
     Attributes:
         address: its start; -1: it was absorbed, or its region is gone.
@@ -204,7 +204,7 @@ class ObservedChunk:
 
 
 def _new_chunk(address: int, size: int, handle: int, slot: int, before: int) -> ObservedChunk:
-    """A free chunk. Compiled, a call of the class would pack the numbers into a tuple."""
+    """A free chunk in a ledger. Compiled, a call of the class would pack the numbers into a tuple."""
     chunk = ObservedChunk.__new__(ObservedChunk)
     chunk.address = address
     chunk.size = size
@@ -270,38 +270,38 @@ class Ledger:
 
     @property
     def in_use(self) -> dict[int, ObservedChunk]:
-        """The chunks in use now, by address; this looks at all chunks."""
+        """The chunks of a ledger in use now, by address; this looks at all chunks."""
         return {at: chunk for at, chunk in self.chunks.items() if not chunk.is_free}
 
     @property
     def free_chunks(self) -> dict[int, ObservedChunk]:
-        """The free chunks now, by address; this looks at all chunks."""
+        """The free chunks of a ledger now, by address; this looks at all chunks."""
         return {at: chunk for at, chunk in self.chunks.items() if chunk.is_free}
 
     def is_in_use(self, address: int) -> bool:
-        """Whether a chunk in use begins at an address."""
+        """Whether a chunk in use begins at an address of a ledger."""
         chunk = self.chunks.get(address)
         return chunk is not None and not chunk.is_free
 
     def free_size(self, address: int) -> int:
-        """Bytes of the free chunk that begins at an address; 0: none does."""
+        """Bytes of the free chunk of a ledger that begins at an address; 0: none does."""
         chunk = self.chunks.get(address)
         return chunk.size if chunk is not None and chunk.is_free else 0
 
     @property
     def free_bytes(self) -> int:
-        """Bytes in free chunks."""
+        """Bytes in free chunks of a ledger."""
         return self.pool_bytes - self.bytes_in_use
 
     @property
     def largest_free_chunk(self) -> int:
-        """Bytes of the largest free chunk, 0 if there is none."""
+        """Bytes of the largest free chunk of a ledger, 0 if there is none."""
         return self._largest_free()
 
     # -- reports --------------------------------------------------------------------------------------------------
 
     def allocate(self, address: int, size: int, requested: int, label: int = 0, stream: int = 0) -> None:
-        """Report an allocation of [address, address + size)."""
+        """Report to a ledger an allocation of [address, address + size)."""
         stop = address + size
         if stop >= native.HALF_SPACE:
             self.inconsistencies.too_high += 1
@@ -327,7 +327,7 @@ class Ledger:
                 self._occupy_within(low, high, here, label, stream, rest if low == address else None)
 
     def free(self, address: int) -> None:
-        """Report a free of the allocation that begins at `address`."""
+        """Report to a ledger a free of the allocation that begins at `address`."""
         chunk = self._chunk_at(address)
         if chunk is None or chunk.is_free or chunk.rest is None:
             self.inconsistencies.unknown_frees += 1
@@ -338,7 +338,7 @@ class Ledger:
             self._vacate(start, self.chunks[start])
 
     def grant(self, address: int, size: int, *, join: bool = False) -> None:
-        """Report a new region. With `join` it extends the grant that ends there: both are released together."""
+        """Report a new region to a ledger. With `join` it extends the grant that ends there: released together."""
         if address + size >= native.HALF_SPACE:
             self.inconsistencies.too_high += 1
             return
@@ -359,7 +359,7 @@ class Ledger:
             self.inconsistencies.too_many_regions += 1
 
     def release(self, address: int) -> None:
-        """Report the release of the grant that begins at `address`."""
+        """Report to a ledger the release of the grant that begins at `address`."""
         region = self.regions.get(address)
         if region is None or not region.granted or not self._is_wholly_free(address):
             self.inconsistencies.unknown_releases += 1
@@ -367,7 +367,7 @@ class Ledger:
             self._remove(address)
 
     def lose(self, address: int) -> None:
-        """Report that the grant that begins at `address` is gone with all its chunks: their frees were not reported.
+        """Report to a ledger that a grant is gone with all its chunks: their frees were not reported.
 
         Of an allocation that reaches into it, all pieces are free.
         """
@@ -400,14 +400,14 @@ class Ledger:
         return c_reports.pack(self) if native.is_compiled() else None
 
     def cover(self, address: int, size: int) -> None:
-        """Add memory to regions now, because a later report will use it."""
+        """Add memory to a ledger's regions now, because a later report will use it."""
         if address + size < native.HALF_SPACE:
             self._cover(address, address + size, False)
         else:
             self.inconsistencies.too_high += 1
 
     def oom(self, requested: int, label: int = 0, stream: int = 0) -> None:
-        """Report a failed request."""
+        """Report a failed request to a ledger."""
         self._log.put(
             event_record.OOM, 0, 0, self.pool_bytes - self.bytes_in_use, self._largest_free(), requested, 0, label,
             self.thread, stream, native.bin_of(requested), 0, self._pool, self.thread,
@@ -416,7 +416,7 @@ class Ledger:
     # -- regions --------------------------------------------------------------------------------------------------
 
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """[start, stop), cut at region boundaries: low, high, and the start of the region; -1: in no region."""
+        """[start, stop), cut at a ledger's region boundaries: low, high, region start; -1: in no region."""
         first = self._region_starts.at_or_before(start)
         for region in self._region_starts.at_or_after(max(first, 0)):
             if max(start, region) >= stop:
@@ -498,7 +498,7 @@ class Ledger:
         )  # fmt: skip
 
     def _remove(self, start: int) -> None:
-        """Remove a wholly free region."""
+        """Remove a wholly free region from a ledger."""
         self._region_starts.remove(start)
         region, chunk = self.regions.pop(start), self.chunks.pop(start)
         chunk.address = -1
@@ -515,7 +515,7 @@ class Ledger:
     # -- chunks ---------------------------------------------------------------------------------------------------
 
     def _chunk_at(self, address: int) -> ObservedChunk | None:
-        """The chunk that begins at an address; frameworks use the same ones again and again."""
+        """The chunk of a ledger at an address; frameworks use the same ones again and again."""
         place = (address >> 9) & 255  # allocators of GPU memory round to 512 bytes
         recent = self._recent[place]
         if recent.address == address:
@@ -562,7 +562,7 @@ class Ledger:
     def _occupy_within(
         self, low: int, high: int, requested: int, label: int, stream: int, rest: tuple[int, ...] | None
     ) -> None:
-        """Allocate [low, high) from the free chunk that holds it."""
+        """Allocate [low, high) from the ledger's free chunk that holds it."""
         start = self._free_chunk_around(low, high)
         bin = native.bin_of(self.chunks[start].size)
         if start < low:
@@ -573,7 +573,7 @@ class Ledger:
         self, chunk: ObservedChunk, low: int, high: int, bin: int, requested: int, label: int, stream: int,
         rest: tuple[int, ...] | None,
     ) -> None:  # fmt: skip
-        """Allocate [low, high) from the free chunk at `low`; `bin`: of the chunk that was found."""
+        """Allocate [low, high) from the ledger's free chunk at `low`; `bin`: of the chunk that was found."""
         chunk.is_free = False
         self._note_used(low)
         if high - low < chunk.size:
@@ -597,7 +597,7 @@ class Ledger:
         )  # fmt: skip
 
     def _vacate(self, address: int, chunk: ObservedChunk) -> None:
-        """Free the chunk in use at `address` and merge it with its free neighbours."""
+        """Free the ledger's chunk in use at `address` and merge it with its free neighbours."""
         self.bytes_in_use -= chunk.size
         self.requested_bytes_in_use -= chunk.requested
         self._log.put(
@@ -614,7 +614,7 @@ class Ledger:
         self._merge_with_previous(address, chunk)
 
     def _split(self, start: int, parent: ObservedChunk, at: int, flags: int) -> None:
-        """Cut the chunk at `start` in two; the remainder, from `at` on, is free."""
+        """Cut the ledger's chunk at `start` in two; the remainder, from `at` on, is free."""
         size = start + parent.size - at
         parent.size = at - start
         rest = _new_chunk(at, size, self._handles.take(), parent.slot, start)
@@ -634,7 +634,7 @@ class Ledger:
             self._merge(before, chunk.before, chunk, address)
 
     def _merge(self, kept: ObservedChunk, survivor: int, gone: ObservedChunk, absorbed: int) -> None:
-        """Let the free chunk at `survivor` absorb the free one behind it."""
+        """Let the ledger's free chunk at `survivor` absorb the free one behind it."""
         del self.chunks[absorbed]
         gone.address = -1
         self._note_used(absorbed)
@@ -659,7 +659,7 @@ class Ledger:
             self._free_starts.add(start)
 
     def _note_used(self, start: int) -> None:
-        """No free chunk starts there any more."""
+        """Note that no free chunk of the ledger starts there any more."""
         if self._free_starts is not None:
             self._free_starts.remove(start)
 
@@ -673,7 +673,7 @@ class SpareNumbers:
         self._spare: list[int] = []
 
     def take(self) -> int:
-        """A number that is not in use."""
+        """A number of a ledger that is not in use."""
         number = self._latest
         if number >= 0:
             self._latest = -1
@@ -684,7 +684,7 @@ class SpareNumbers:
         return self._next - 1
 
     def give_back(self, number: int) -> None:
-        """Return a number."""
+        """Return a number of a ledger."""
         if self._latest >= 0:
             self._spare.append(self._latest)
         self._latest = number

@@ -38,7 +38,7 @@ EVENTS_FILE = "events.bin"
 
 
 class EventLog:
-    """The events of one or more heaps, in a ring or in a file.
+    """The event log of one or more heaps, in a ring or in a file.
 
     Args:
         capacity: records in the ring, or allocated ahead in the file; a multiple of 64. The default is 1 MiB, which
@@ -108,7 +108,7 @@ class EventLog:
             log_memory.unmap_window(self.window, self.capacity * event_record.RECORD)
 
     def join(self) -> int:
-        """The pool of one more heap that writes here.
+        """The pool of one more heap that writes to this log.
 
         Raises:
             BfcvizError: there are 256 heaps already.
@@ -119,7 +119,7 @@ class EventLog:
         return self.pools - 1
 
     def use_ring(self) -> None:
-        """Use a ring in memory as window, from record number `written` on. It stays in use."""
+        """Let the log use a ring in memory as window, from record number `written` on. It stays in use."""
         # No Python object, and no array: the heap whose lock is held may serve NumPy.
         self.window = log_memory.new_window(self.capacity * event_record.RECORD)
         self.has_ring = True
@@ -129,7 +129,7 @@ class EventLog:
     # -- for the writer: called by the heap; the first takes its lock, the others need it ---------------------
 
     def lock_and_tick(self, pool: int) -> None:
-        """Take the lock, and set pool, time and thread of the events that follow; a replay sets the recorded ones."""
+        """Lock the log, and set pool, time and thread of the next events; a replay sets the recorded ones."""
         ticks = native.spin_lock_timed(self.lock)
         self.pool = pool
         if self.replaying:
@@ -139,12 +139,12 @@ class EventLog:
         self.thread = native.thread_number()
 
     def at(self, time: int, thread: int) -> None:
-        """The time and thread of the operation being replayed."""
+        """The time and thread of the operation that is replayed into the log."""
         self.time = time
         self.thread = thread
 
     def roll(self) -> None:
-        """Make room for the next record: the window is full."""
+        """Make room in the log for the next record: the window is full."""
         native.clock_anchor(self.clock)
         if not self.on_file:
             if log_memory.is_no_window(self.window):
@@ -179,36 +179,36 @@ class EventLog:
         self.use_ring()
 
     def used_extent(self) -> int:
-        """Records of the file up to the last one in use: its last window may be full in part only."""
+        """Records of the log's file up to the last one in use: its last window may be full in part only."""
         if self.place + (self.end - self.base) < self.extent:
             return self.extent
         return self.place + (self.written - self.base)
 
     def is_short(self) -> bool:
-        """Whether another process made the file shorter than what was written."""
+        """Whether another process made the log's file shorter than what was written."""
         if log_memory.is_cut(self.window) or log_memory.is_cut(self.slots):
             return True
         return log_memory.file_size(self.fd) < self.used_extent() * event_record.RECORD
 
     def unmap_window(self) -> None:
-        """End the access to the window's memory; slots that were mapped at once stay mapped."""
+        """End the log's access to the window's memory; slots that were mapped at once stay mapped."""
         if not log_memory.is_in_slots(self.slots, self.window):
             log_memory.unmap_window(self.window, (self.end - self.base) * event_record.RECORD)
         self.window = log_memory.no_window()
 
     def unmap(self) -> None:
-        """End the access to all of the file's memory."""
+        """End the log's access to all of the file's memory."""
         self.unmap_window()
         log_memory.unmap_slots(self.slots)
         self.slots = log_memory.no_window()
 
     def leave_file(self) -> None:
-        """Write no more records to the file. The next record starts a ring in memory."""
+        """Write no more records of the log to the file. The next record starts a ring in memory."""
         log_memory.close_file(self.fd)
         self.detach()
 
     def detach(self) -> None:
-        """Forget the file, which is not mapped any more."""
+        """Let the log forget its file, which is not mapped any more."""
         self.on_file = False
         self.on_disk = self.written
         self.end = self.written
@@ -217,7 +217,7 @@ class EventLog:
         self, kind: int, chunk: int, region: int, address: int, size: int, requested: int, other: int,
         label: int, thread: int, stream: int, bin: int, flags: int,
     ) -> None:  # fmt: skip
-        """Write the next record."""
+        """Write the next record of the log."""
         if self.written == self.end:
             self.roll()
         log_memory.write_record(
@@ -227,7 +227,7 @@ class EventLog:
         self.written += 1
 
     def note_pool(self) -> None:
-        """Note that the pool of this operation has an event."""
+        """Note in the log that the pool of this operation has an event."""
         if self.pool >= self.used_pools:
             self.used_pools = self.pool + 1
 
@@ -303,7 +303,7 @@ class EventLog:
         self, kind: int, chunk: int, region: int, address: int, size: int, requested: int, other: int,
         label: int, thread: int, stream: int, bin: int, flags: int, pool: int = 0, by: int = -1,
     ) -> int:  # fmt: skip
-        """Write one event; returns its `seq`. `by`: the thread that acts; below 0: that of the last operation."""
+        """Write one event to the log; returns its `seq`. `by`: the thread that acts; below 0: of the last operation."""
         native.spin_lock(self.lock)
         self.pool = pool
         if by >= 0:  # another heap may have begun an operation meanwhile
@@ -318,7 +318,7 @@ class EventLog:
 
     @property
     def head(self) -> int:
-        """Events written so far."""
+        """Events written to the log so far."""
         native.spin_lock(self.lock)
         written = self.written
         native.spin_unlock(self.lock)
@@ -326,7 +326,7 @@ class EventLog:
 
     @property
     def oldest(self) -> int:
-        """Number of the oldest event that can be read."""
+        """Number of the oldest event that can be read from the log."""
         native.spin_lock(self.lock)
         if self.has_ring and self.written - self.on_disk >= self.capacity:
             first = self.written - self.capacity + 1  # the slot before it may be half overwritten
@@ -336,12 +336,12 @@ class EventLog:
         return first
 
     def copy(self, start: int, stop: int) -> Events:
-        """A copy of events [start, stop); see `copy_into`."""
+        """A copy of the log's events [start, stop); see `copy_into`."""
         events = np.empty(max(stop - start, 0), EVENT)
         return events[: self.copy_into(events, start)]
 
     def copy_into(self, into: Events, start: int) -> int:
-        """Copy the events from `start` on into the array `into`, until it is full.
+        """Copy the log's events from `start` on into the array `into`, until it is full.
 
         The caller must check `oldest` afterwards: the writer may have overwritten the ring during the copy.
 
@@ -364,7 +364,7 @@ class EventLog:
         return len(into)
 
     def _copy_from_file(self, into: Events, start: int) -> int:
-        """Copy the events that are in the file; a drain may have freed the first ones."""
+        """Copy the log's events that are in the file; a drain may have freed the first ones."""
         if len(into) == 0:
             return 0
         copied, is_lost = 0, False
@@ -391,7 +391,7 @@ class EventLog:
         return bool(is_short)
 
     def close(self) -> None:
-        """End the file after the last event; later events go to a ring. A log in memory needs no closing."""
+        """End the log's file after the last event; later events go to a ring. In memory it needs no closing."""
         self._end_file(lost=False)
 
     def _end_file(self, lost: bool) -> None:
@@ -410,7 +410,7 @@ class EventLog:
             self.truncated = True
 
     def leave_to_parent(self) -> None:
-        """Write to a ring instead of the file, in a forked process: the file belongs to the parent."""
+        """Let the log write to a ring instead of the file, in a forked process: the file is the parent's."""
         if not self.on_file:
             return
         self.unmap()
@@ -437,7 +437,7 @@ class Reader:
         self.position = log.oldest if start is None else start
 
     def read(self, max_events: int = 65_536) -> Events:
-        """The next events, at most `max_events`, as a copy; empty if there are no new ones.
+        """The next events of the log, at most `max_events`, as a copy; empty if there are no new ones.
 
         Raises:
             Lapped: the writer overtook this reader; `resync()` continues after the gap.
@@ -446,7 +446,7 @@ class Reader:
         return events[: self.read_into(events)]
 
     def read_into(self, events: Events) -> int:
-        """Copy the next events over the rows of `events`; returns how many. Raises as `read`.
+        """Copy the log's next events over the rows of `events`; returns how many. Raises as `read`.
 
         The content of the other rows is undefined; if it raises, that of all rows.
         """
@@ -458,7 +458,7 @@ class Reader:
         return copied
 
     def resync(self) -> int:
-        """Continue at the oldest event that is kept; returns how many were missed."""
+        """Continue at the oldest event that the log keeps; returns how many were missed."""
         missed = max(self._log.oldest - self.position, 0)
         self.position += missed
         return missed
@@ -486,12 +486,12 @@ def _thread_numbers() -> EventLog:
 
 
 def number_of_thread() -> int:
-    """The number that the events of this thread have."""
+    """The number that the events of this thread have in a log."""
     return _thread_numbers().begin_operation(-1)
 
 
 def name_thread() -> tuple[str, str] | None:
-    """Keep the name of this thread; returns its number and name, None where the number has a name."""
+    """Keep the name of this thread for logs; returns its number and name, None where the number has one."""
     number, name = str(number_of_thread()), threading.current_thread().name
     if number in _thread_names:
         return None
@@ -500,7 +500,7 @@ def name_thread() -> tuple[str, str] | None:
 
 
 def names_of_threads() -> dict[str, str]:
-    """The names so far, by number: a copy."""
+    """The names of threads in logs so far, by number: a copy."""
     return dict(_thread_names)
 
 
@@ -512,7 +512,7 @@ def names_of_threads() -> dict[str, str]:
 
 
 def highest_label(labels: NDArray[np.uint32]) -> int:
-    """The highest of `labels`, shape (n,); -1 if there are none."""
+    """The highest label of events in a log, of `labels`, shape (n,); -1 if there are none."""
     found = -1
     for i in range(len(labels)):
         found = max(found, labels[i])

@@ -36,7 +36,7 @@ def is_no_window(window: Window) -> bool:
 
 
 class FileWindow:
-    """Records of a file, written by system calls: access to a mapping of a truncated file would end the process."""
+    """Records of a log's file, written by system calls: a mapping of a truncated file would end the process."""
 
     def __init__(self, fd: int, offset: int) -> None:
         self.fd = fd
@@ -44,7 +44,7 @@ class FileWindow:
         self.cut = False
 
     def write(self, index: int, record: Event) -> None:
-        """Write a record, unless the file became shorter: the write would leave a hole."""
+        """Write a record of a log, unless the file became shorter: the write would leave a hole."""
         place = self.offset + index * RECORD
         try:
             if os.fstat(self.fd).st_size < place + RECORD:
@@ -74,12 +74,12 @@ _errors = threading.local()
 
 
 def map_slots(fd: int) -> Window:  # noqa: ARG001
-    """No mapping of the first slots in Python: a file is written by system calls."""
+    """No mapping of a log's first slots in Python: a file is written by system calls."""
     return None
 
 
 def unmap_slots(slots: Window) -> None:
-    """Nothing is mapped in Python."""
+    """Unmap nothing of a log in Python."""
 
 
 def is_in_slots(slots: Window, window: Window) -> bool:  # noqa: ARG001
@@ -108,7 +108,7 @@ def map_window(slots: Window, fd: int, place: int, records: int) -> Window:  # n
 
 
 def unmap_window(window: Window, num_bytes: int) -> None:
-    """Python frees it with its last reference."""
+    """Leave the memory of a log's window to Python, which frees it with its last reference."""
 
 
 def is_cut(window: Window) -> bool:

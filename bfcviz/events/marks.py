@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.label_table import NO_DETAILS, Labels
 from bfcviz.events.phases import BEGINS, ENDS
-from bfcviz.events.schema import Events, Kind, taken
+from bfcviz.events.schema import Events, Kind
+from bfcviz.events.structured_arrays import taken
 
 STEP_WORDS: Final = ("step", "iteration", "batch", "epoch")
 """A mark with one of these words in its name counts: it separates steps. The first words go first."""
@@ -68,6 +69,7 @@ def valued_marks(labels: Labels, events: Events) -> Events:
 
 
 def _may_be_measured(labels: Labels, label: int) -> bool:
+    """Whether marks with this label may have measured values."""
     name = labels.name(label)
     counts = name.startswith(ALERT) or any(word in name.casefold() for word in STEP_WORDS)
     return not counts and not {BEGINS, ENDS} & labels[label].details.keys()
@@ -97,7 +99,7 @@ def mark_value(labels: Labels, label: int, size: int) -> int | float:
 
 
 def value_text(value: float) -> str:
-    """Such as `1,234` or `0.4375`; empty for 0, the value of a mark without one."""
+    """The value of a mark as text, such as `1,234` or `0.4375`; empty for 0, that of a mark without one."""
     if isinstance(value, int):
         return f"{value:,}" if value else ""
     return f"{value:.6g}"

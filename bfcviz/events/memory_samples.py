@@ -48,7 +48,7 @@ _MOST_DEVICES: Final = 64
 
 
 class MemorySamples(NamedTuple):
-    """Samples of a process or a device, at least one.
+    """Samples of the memory of a process or a device, at least one.
 
     Attributes:
         times: i8[n], ascending, nanoseconds since the log began.
@@ -60,12 +60,12 @@ class MemorySamples(NamedTuple):
 
 
 def process_memory(details: Mapping[str, object]) -> MemorySamples | None:
-    """The samples of the process in the details of an origin; None: there are none, or they cannot be right."""
+    """The memory samples of a process in an origin's details; None: there are none, or they cannot be right."""
     return _memory_samples(details.get(PROCESS_MEMORY), "resident_bytes")
 
 
 def device_memory(details: Mapping[str, object], device: int | None) -> MemorySamples | None:
-    """The samples of a device, as `process_memory`."""
+    """The memory samples of a device in an origin's details, as `process_memory`."""
     found = details.get(DEVICE_MEMORY)
     return _memory_samples(found.get(str(device)), "used_bytes") if isinstance(found, dict) else None
 
@@ -116,7 +116,7 @@ def add_device_sample(folder: Path, device: int, used: int) -> None:
 
 
 def read_samples(folder: Path, started_ns: object) -> dict[str, Any]:
-    """The details of the samples in a recording's folder; empty: there are none.
+    """The details of the memory samples in a recording's folder; empty: there are none.
 
     Args:
         folder: of the recording.
@@ -143,7 +143,7 @@ def _sample_rows(path: Path, row: np.dtype[np.void]) -> NDArray[np.void]:
 
 
 def _samples_as_detail(rows: NDArray[np.void], started_ns: int) -> dict[str, list[int]]:
-    """The samples of a process or a device; empty: there are none, or the calendar was set back."""
+    """The memory samples of a process or a device; empty: none, or the calendar was set back."""
     column = str((rows.dtype.names or ())[1])
     times, num_bytes = _thinned_samples(rows["time_ns"] - np.int64(started_ns), rows[column])
     if not len(times) or (np.diff(times) < 0).any():

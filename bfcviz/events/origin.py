@@ -62,7 +62,7 @@ class KnownGaps:
     unknown: tuple[str, ...] = ()
 
     def to_details(self) -> dict[str, Any]:
-        """The entries of the details of a trace whose one heap has these gaps."""
+        """The entries of an origin's details for a trace whose one heap has these gaps."""
         return {"known_gaps": list(self.reasons), "facts": [dict.fromkeys(self.unknown)]}
 
 
@@ -105,16 +105,16 @@ class RecordedFailure:
 
     @property
     def tells_of_device(self) -> bool:
-        """Whether the file says anything of the device's memory."""
+        """Whether the origin says anything of the device's memory at a failure."""
         return self.device_free is not None or self.device_total is not None
 
     def to_json(self) -> dict[str, Any]:
-        """The entry of `details["failures"]`: the attributes that are not their defaults."""
+        """A failure as an entry of an origin's `details["failures"]`: what is not its default."""
         return {name: value for name, value in vars(self).items() if value != _DEFAULTS[name]}
 
 
 def holds_only_states(details: Mapping[str, object]) -> bool:
-    """Whether the file has no history: its events only build the state of one moment for each heap."""
+    """Whether, by its origin, a trace has no history: its events only build the state of one moment."""
     return details.get("history") == STATE_ONLY
 
 
@@ -126,17 +126,17 @@ def facts_of(details: Mapping[str, object], pool: int) -> Mapping[str, object]:
 
 
 def chunks_known(details: Mapping[str, object], pool: int) -> bool:
-    """Whether the trace has the chunks of a heap: some logs only say that one had no room."""
+    """Whether, by its origin, a trace has the chunks of a heap: some logs only say that one had no room."""
     return facts_of(details, pool).get("bytes_in_use", 0) is not None
 
 
 def requested_bytes_known(details: Mapping[str, object], pool: int) -> bool:
-    """Whether the trace has the requested bytes of a heap: some logs print only the sizes of chunks."""
+    """Whether, by its origin, a trace has the requested bytes of a heap: some logs print only sizes."""
     return facts_of(details, pool).get("requested_bytes_in_use", 0) is not None
 
 
 def regions_known(details: Mapping[str, object], pool: int) -> bool:
-    """Whether the trace has the regions of a heap, and so its free memory: some sources tell only who holds memory."""
+    """Whether, by its origin, a trace has the regions of a heap, and so its free memory."""
     return facts_of(details, pool).get("pool_bytes", 0) is not None
 
 
@@ -150,7 +150,7 @@ def stated_peak(details: Mapping[str, object], pool: int, found: int) -> int | N
 
 
 def recorded_failures(details: Mapping[str, object]) -> list[RecordedFailure]:
-    """The entries of `details["failures"]`.
+    """The entries of an origin's `details["failures"]`.
 
     Raises:
         ValueError: one of them is not what `RecordedFailure.to_json` makes.
@@ -176,7 +176,7 @@ def _origin_failure(entry: object) -> RecordedFailure:
 
 
 def check_details(details: Mapping[str, object], pools: int, *, guessed: bool) -> None:
-    """Check the entries that other code reads, if present.
+    """Check the entries of an origin's details that other code reads, if present.
 
     Args:
         details: of an origin.
@@ -208,13 +208,13 @@ THREADS: Final = "threads"
 
 
 def thread_name(details: Mapping[str, object], number: int) -> str:
-    """The name of a thread; empty where the trace does not have it."""
+    """The name of a thread by the origin's details; empty where the trace does not have it."""
     names = details.get(THREADS)
     return str(names.get(str(number), "")) if isinstance(names, dict) else ""
 
 
 def thread_text(details: Mapping[str, object], number: int) -> str:
-    """A thread by its number, and its name where the trace has it."""
+    """A thread by its number, and its name where the origin's details have it."""
     name = thread_name(details, number)
     return f"{number}: {name}" if name else f"{number}"
 
@@ -235,13 +235,13 @@ PROCESS_PEAK: Final = "process_peak_bytes"
 
 
 def process_peak(details: Mapping[str, object]) -> int | None:
-    """The most memory that the recorded process had at once, in bytes; None: not recorded."""
+    """By an origin's details, the most memory that the recorded process had at once, in bytes; None: unknown."""
     value = details.get(PROCESS_PEAK)
     return value if _is_origin_count(value) and isinstance(value, int) else None
 
 
 def _origin_pool_entries(details: Mapping[str, object], name: str, pools: int) -> list[dict[str, object]]:
-    """The list with one object per pool; empty if missing."""
+    """The list in an origin's details with one object per pool; empty if missing."""
     entries = details.get(name, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError(f"has {name} that are not a list of objects")
@@ -292,7 +292,7 @@ MAX_ORIGIN_BYTES = 1 << 24
 
 
 class Status(StrEnum):
-    """How reliable the events of a trace are."""
+    """The status in an origin: how reliable the events of a trace are."""
 
     RECORDING = "recording"  # more events may come: `Trace.refresh`
     COMPLETE = "complete"
@@ -326,7 +326,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a trace comes from.
+    """The origin of a trace: where it comes from.
 
     Attributes:
         format: of the file it was read from: `bfcviz`, `xplane`, ...
@@ -355,7 +355,7 @@ class Origin:
 
     @property
     def has_ended_whole(self) -> bool:
-        """Whether nothing of a recording was lost; its known gaps do not count."""
+        """Whether, by its origin, nothing of a recording was lost; its known gaps do not count."""
         # A recording that keeps its newest events only is truncated, too.
         cut = self.status is Status.TRUNCATED and KEEP_BYTES in self.details
         ended = cut or self.status in (Status.COMPLETE, Status.DEGRADED)
@@ -407,7 +407,7 @@ def origin_from_json(text: bytes) -> tuple[Origin, dict[str, object]]:
 
 
 def _whole_characters(entry: object) -> object:
-    """Replace lone surrogates by `?`: JSON and paths can hold them, but web pages and files cannot."""
+    """Replace lone surrogates of an origin by `?`: JSON can hold them, but web pages and files cannot."""
     plain = json.dumps(entry, ensure_ascii=False)
     return entry if plain.isascii() else parse_file_json(plain.encode("utf-8", "replace"))
 
@@ -433,5 +433,5 @@ def _take_origin_entry(entry: dict[str, object], key: str, kind: type[T]) -> T:
 
 
 def _plain_origin_value(value: object) -> object:
-    """NumPy scalars as Python numbers; all other objects as text."""
+    """A value of an origin for JSON: NumPy scalars as Python numbers; all other objects as text."""
     return value.item() if hasattr(value, "item") else str(value)

@@ -22,7 +22,8 @@ from bfcviz.events.event_source import BLOCK, Source
 from bfcviz.events.label_table import Labels, forget_unknown_labels, has_unknown_label
 from bfcviz.events.log import EventLog, Reader, names_of_threads
 from bfcviz.events.origin import THREADS, Origin, Status
-from bfcviz.events.schema import EVENT, Events, joined, move
+from bfcviz.events.schema import EVENT, Events
+from bfcviz.events.structured_arrays import joined, move
 from bfcviz.events.trace import Keyframes, Trace
 
 KEEP: Final = 1 << 20
@@ -32,7 +33,7 @@ LEAST_KEEP: Final = 512
 
 
 class Beginning(NamedTuple):
-    """Where a window can begin if its log has lost its first events.
+    """Where a sliding window can begin if its log has lost its first events.
 
     Attributes:
         first: the first step.
@@ -110,7 +111,7 @@ class WindowSource(Source):
         self.refresh()
 
     def read(self, start: int, stop: int) -> Events:
-        """Events [start, stop), copied only if they lie in several pieces."""
+        """Events [start, stop) of the sliding window, copied only if they lie in several pieces."""
         if start == stop:
             return np.empty(0, EVENT)  # the piece may not exist yet
         parts = [
@@ -123,11 +124,11 @@ class WindowSource(Source):
         return parts[0]
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
-        """The state at `first`, unless the heap is empty there."""
+        """The state at the first step of the sliding window, unless the heap is empty there."""
         return None if self._keyframe is None or step < self.first else (self.first, self._keyframe)
 
     def refresh(self) -> int:
-        """Add the new events; returns how many steps longer the trace is."""
+        """Move the sliding window on: add the new events; returns how many steps longer the trace is."""
         before, goal = self.length, self._log.head
         recovered = False
         while self.following and self.length < goal:
@@ -146,7 +147,7 @@ class WindowSource(Source):
         return self.length - before
 
     def fetch(self) -> int:
-        """Read the log into the pieces, at most `keep` events beyond the visible ones; see `Trace.fetch`."""
+        """Read the log into the sliding window, at most `keep` events beyond the visible ones."""
         with self._fetching:
             before, goal = self._reader.position, self._log.head
             while not self._lapped and self._reader.position < min(goal, self.length + self.keep):
@@ -159,14 +160,14 @@ class WindowSource(Source):
             return self._reader.position - before
 
     def _room(self, step: int) -> Events:
-        """The records of the piece that holds `step`, from `step` on."""
+        """The records of the window's piece that holds `step`, from `step` on."""
         number, place = divmod(step, self.block)
         if number not in self._pieces:
             self._pieces[number] = np.empty(self.block, EVENT)
         return self._pieces[number][place:]
 
     def _put(self, events: Events) -> None:
-        """Copy `events` into the pieces, as if the reader had read them."""
+        """Copy `events` into the pieces of the sliding window, as if the reader had read them."""
         while len(events):
             room = self._room(self._reader.position)
             move(events[: len(room)], into=room[: len(events)])
@@ -174,7 +175,7 @@ class WindowSource(Source):
             events = events[len(room) :]
 
     def _show(self, stop: int) -> None:
-        """Make the events before `stop` visible; they are in the pieces already."""
+        """Make the events before `stop` visible in the sliding window; they are in the pieces already."""
         while self.length < stop:
             events = self._room(self.length)[: stop - self.length]
             if has_unknown_label(events, len(self.labels)):
@@ -194,7 +195,7 @@ class WindowSource(Source):
         self._update_origin()
 
     def _recover(self) -> None:
-        """Events were lost: restart, or end here."""
+        """Continue a sliding window whose events were lost: restart, or end here."""
         read = self.length
         if self._restart():
             self.missed += self.first - read
@@ -209,7 +210,7 @@ class WindowSource(Source):
             )
 
     def _restart(self) -> bool:
-        """Restart at the current state of the heap; False if the heap does not return it."""
+        """Restart the sliding window at the heap's current state; False if the heap does not return it."""
         found = None if self._begin is None else self._begin()
         if found is None:
             return False

@@ -99,7 +99,7 @@ class Trace(Answer):
 
     @property
     def first(self) -> int:
-        """The first step that can be read: 0, except where old events are dropped, as by `bfcviz record --keep`.
+        """The first step of a trace that can be read: 0, except where `bfcviz record --keep` dropped old events.
 
         If it is not 0, `keyframe_before(first)` returns the state there.
         """
@@ -107,7 +107,7 @@ class Trace(Answer):
 
     @property
     def following(self) -> bool:
-        """Whether `refresh` may find more events."""
+        """Whether `refresh` may find more events of the trace."""
         return self.source.following
 
     def __len__(self) -> int:
@@ -128,7 +128,7 @@ class Trace(Answer):
         return "\n".join([first, f"heaps: {heaps}{more}", *origin.reasons])
 
     def read(self, start: int, stop: int) -> Events:
-        """Events [start, stop), read-only; a view if they are contiguous in memory.
+        """Events [start, stop) of the trace, read-only; a view if they are contiguous in memory.
 
         Raises:
             TraceError: the range is outside of the trace, or (in memory) one of the events is invalid.
@@ -142,7 +142,7 @@ class Trace(Answer):
         return self.source.read(start, stop)
 
     def blocks(self, start: int | None = None, stop: int | None = None) -> Iterator[Events]:
-        """Events [start, stop), by default all present ones, up to 65,536 at a time. Raises as `read`."""
+        """Events [start, stop) of the trace, by default all, up to 65,536 at a time. Raises as `read`."""
         start = self.first if start is None else start
         stop = len(self) if stop is None else stop
         block = self.source.block
@@ -152,7 +152,7 @@ class Trace(Answer):
             start = end
 
     def refresh(self) -> int:
-        """Add the events recorded since the last call; returns how many steps longer the trace is.
+        """Add the events recorded since the last call to the trace; returns how many steps longer it is.
 
         Once `following` is false there will be no more. Only folders and windows grow.
         """
@@ -164,18 +164,18 @@ class Trace(Answer):
         return self.source.slack
 
     def fetch(self) -> int:
-        """Copy new events before they are lost; the next `refresh` shows them. Returns how many.
+        """Copy new events of a trace before they are lost; the next `refresh` shows them. Returns how many.
 
         Any thread may call it: the visible events do not change.
         """
         return self.source.fetch()
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
-        """The last stored keyframe at or before `step`: its step and its bytes."""
+        """The last stored keyframe of a trace at or before `step`: its step and its bytes."""
         return self.source.keyframe_before(step)
 
     def index_entries(self) -> list[bytes] | None:
-        """What is stored for the index of all events, block by block; None where some of it is missing."""
+        """What a trace has stored for the index of all events, by block; None where some of it is missing."""
         return self.source.index_entries()
 
     def save(
@@ -238,7 +238,7 @@ class Trace(Answer):
 
     @property
     def drawn_trace(self) -> "Trace":
-        """What `figure` draws."""
+        """The trace that `figure` draws."""
         return self
 
     def to_pandas(self) -> "pd.DataFrame":
@@ -269,7 +269,7 @@ def _trace_extent_text(first: int, length: int) -> str:
 
 
 def event_times(trace: Trace, seqs: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The times of events, in nanoseconds; reads only their blocks.
+    """The times of a trace's events, in nanoseconds; reads only their blocks.
 
     Events that the trace no longer has get the time of its first event.
     """

@@ -49,7 +49,8 @@ from bfcviz.figures.colouring import COLOURINGS, OTHER, Colouring, colouring
 from bfcviz.figures.fragmentation_timeline import fragmentation_panel
 from bfcviz.figures.free_chunk_ladder import ladder_of, ladder_panel
 from bfcviz.figures.map_rows import rows_of
-from bfcviz.figures.panel import BELOW, Margins, Panel, below_each_other, lay, plotly_script
+from bfcviz.figures.panel import BELOW, Margins, Panel, below_each_other, lay
+from bfcviz.figures.plotly_script import plotly_script
 from bfcviz.figures.region_map import region_panel, row_order
 from bfcviz.figures.stats_timeline import stats_panel
 from bfcviz.figures.theme import DARK, LIGHT, Theme, holder_variables, variables

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import recorded_failures
 from bfcviz.events.phases import BEGINS, ENDS
-from bfcviz.events.schema import Events, Flag, Kind, taken
+from bfcviz.events.schema import Events, Flag, Kind
+from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace
 from bfcviz.model.model import Model
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.origin import Origin, Status
-from bfcviz.events.schema import EVENT, Events, Kind, joined
+from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.events.structured_arrays import joined
 from bfcviz.events.trace import Trace
 from bfcviz.importers.event_makers import HEAP_CHUNK, HeapRegion, events_of_state
 from bfcviz.model.model import Model

@@ -17,7 +17,8 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures import timeline_parts
 from bfcviz.figures.address_time import continued, life_table, life_text
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, faded
-from bfcviz.figures.panel import HOVER_POINTS, LINES, TEXTS, Floats, Panel, fade_trace
+from bfcviz.figures.panel import HOVER_POINTS, LINES, TEXTS, Floats, Panel
+from bfcviz.figures.rectangles import fade_trace
 from bfcviz.figures.text import axis_unit, fitted, harmless
 from bfcviz.figures.theme import Paint, Theme, contrasting, mixed
 from bfcviz.figures.timeline_parts import StepAxis, timeline_steps
@@ -44,7 +45,7 @@ from bfcviz.model.trace_index import LEAST_EVENTS, REST, TraceIndex, known_index
 
 @dataclass(frozen=True)
 class Stack:
-    """Heights over time."""
+    """Heights of the bands of active memory over time."""
 
     moments: NDArray[np.uint64]  # each `seq` at which a lifetime begins or ends, ascending, uint64
     times: NDArray[np.int64]  # when, in nanoseconds; undefined for the moment NEVER
@@ -85,7 +86,7 @@ _LETTER: Final = 1 / 130  # of the window's width, on a page 880 pixels wide
 
 @dataclass(frozen=True)
 class Bands:
-    """Stacked lifetimes on an x axis."""
+    """Bands of active memory: stacked lifetimes on an x axis."""
 
     lifetimes: NDArray[np.void]  # LIFETIME records, ordered by `born`
     stack: Stack  # the height of each band over time, in bytes
@@ -94,7 +95,7 @@ class Bands:
 
     @property
     def highest(self) -> float:
-        """The height of the whole stack at its peak, in bytes."""
+        """The height of the whole stack of active memory at its peak, in bytes."""
         if not len(self.lifetimes):
             return 0.0
         return float((self.stack.below[-1] + self._alive(len(self.lifetimes) - 1)).max())
@@ -112,7 +113,7 @@ class Bands:
         return [self._outline(life) for life in range(len(self.lifetimes))]
 
     def at(self, x: float, num_bytes: float) -> int | None:
-        """The index of the band at `x` (axis units) and `num_bytes`; None if there is none."""
+        """The index of the band of active memory at `x` (axis units) and `num_bytes`; None if there is none."""
         moment = int(np.searchsorted(self.x, x, side="right")) - 1
         if moment < 0 or not self.sides[0] <= x <= self.sides[1]:
             return None
@@ -486,7 +487,7 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
     model: Model | None = None,
     before: ActiveMemoryWindow | None = None,
 ) -> ActiveMemoryWindow:
-    """Read the allocations in the window of `look` (its `steps`).
+    """Read the allocations in the window of `look` (its `steps`), for the timeline of active memory.
 
     Args:
         trace: the events.
@@ -580,7 +581,7 @@ def _active_memory_traces(
 
 
 def _band_hover_points(window: ActiveMemoryWindow, before: ActiveMemoryWindow | None) -> Mapping[str, Any]:
-    """The hover points; those of the window before if only colours differ."""
+    """The hover points of bands; those of the window before if only colours differ."""
     known = before is not None and before.bands is window.bands
     if known and before and (before.names, before.divisor) == (window.names, window.divisor):
         return before.static_traces[-1]
@@ -588,7 +589,7 @@ def _band_hover_points(window: ActiveMemoryWindow, before: ActiveMemoryWindow | 
 
 
 def active_memory_panel(window: ActiveMemoryWindow, step: int | None, look: Look) -> Panel:
-    """The timeline as a panel; only its last two traces depend on `step` (a line; None: none) and on the selection."""
+    """The timeline of active memory as a panel; only its last two traces depend on `step` and the selection."""
     theme = look.paints
     divisor, unit = axis_unit(window.top)
     drawn = len(window.bands.lifetimes)
@@ -618,7 +619,7 @@ def active_memory_panel(window: ActiveMemoryWindow, step: int | None, look: Look
 
 
 def allocation_at(window: ActiveMemoryWindow, x: float, y: float) -> Selected | None:
-    """The allocation whose band is at `x`, `y` (axis units); None if there is none."""
+    """The allocation whose band of active memory is at `x`, `y` (axis units); None if there is none."""
     found = window.bands.at(x, y * window.divisor)
     if found is None:
         return None
@@ -627,7 +628,7 @@ def allocation_at(window: ActiveMemoryWindow, x: float, y: float) -> Selected | 
 
 
 def band_table(window: ActiveMemoryWindow) -> pa.Table:
-    """One row per allocation, the largest first."""
+    """The table of active memory: one row per allocation, the largest first."""
     every = window.bands.lifetimes
     table = life_table(every[np.lexsort([every["born"], ~every["size"]])], window.trace)
     what, when = ["size", "requested", "label"], ["allocated_at_step", "freed_at_step"]
@@ -653,7 +654,7 @@ def _all_in_use(window: ActiveMemoryWindow, theme: Theme) -> dict[str, Any]:
 def _band_class_traces(
     window: ActiveMemoryWindow, which: NDArray[np.uint8], theme: Theme
 ) -> list[dict[str, Any]]:
-    """One trace per class; `which`: the class of each band."""
+    """One trace of bands per class; `which`: the class of each."""
     traces = []
     for number in range(MOST_CLASSES):
         named = number < len(window.colours.names)

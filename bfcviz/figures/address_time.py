@@ -19,16 +19,8 @@ from bfcviz.figures import timeline_parts
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, faded, with_faded
 from bfcviz.figures.map_cells import choose_classes
 from bfcviz.figures.map_image import data_uri
-from bfcviz.figures.panel import (
-    HOVER_POINTS,
-    TEXTS,
-    Boxes,
-    Floats,
-    Panel,
-    box_outlines,
-    box_trace,
-    fade_trace,
-)
+from bfcviz.figures.panel import HOVER_POINTS, TEXTS, Floats, Panel
+from bfcviz.figures.rectangles import Boxes, box_outlines, box_trace, fade_trace
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint, Theme, rgb
 from bfcviz.figures.timeline_parts import StepAxis, timeline_steps
@@ -76,7 +68,7 @@ class AddressTimeReader:
         self._by_position = False  # lifetimes were selected by their positions
 
     def layout(self) -> Layout:
-        """The layout of all grants so far."""
+        """The layout of all grants so far, for the address-time map."""
         layout = self._layouts.read()
         if self._positions is None or not layout.same_positions(self._positions):
             self._positions, self._image = layout, None
@@ -124,7 +116,7 @@ class AddressTimeReader:
 def continued(
     known: tuple[object, Reader] | None, key: object, stop: int, begin: Callable[[], Reader]
 ) -> tuple[object, Reader]:
-    """The known reader, if it is for the same window and has not read beyond step `stop`; else a new one."""
+    """The known reader of an address-time map, if it is for the same window and before step `stop`; else a new one."""
     if known is not None and known[0] == key and known[1].stop <= stop:
         return known
     return key, begin()
@@ -172,12 +164,12 @@ class AddressTimeWindow:
 
     @property
     def divisor(self) -> int:
-        """Bytes per unit of the y axis: the same for every window."""
+        """Bytes per unit of the map's address axis: the same for every window."""
         return axis_unit(self.layout.total)[0]
 
     @property
     def sides(self) -> tuple[float, float]:
-        """The x of the first and the last step, in axis units."""
+        """The x of the first and the last step of an address-time map, in axis units."""
         return self.step_axis.position(self.steps[0]), self.step_axis.position(self.steps[1])
 
     def has_the_places_of(self, other: "AddressTimeWindow") -> bool:
@@ -213,7 +205,7 @@ class AddressTimeWindow:
 
 
 def chunk_at_time(window: AddressTimeWindow, x: float, y: float) -> Selected | None:
-    """The chunk, in use or free, at `x`, `y` (axis units); None outside of every region.
+    """The chunk, in use or free, at `x`, `y` of the address-time map; None outside of every region.
 
     Raises:
         TraceError: the events up to there contradict each other.
@@ -239,7 +231,7 @@ _ALONE: Final = 600  # extra points at most, for the largest lifetimes that no g
 
 
 def life_text(life: np.void, trace: Trace) -> str:
-    """The hover text of one allocation, a LIFETIME record."""
+    """The hover text of one allocation on the address-time map, a LIFETIME record."""
     born, died = int(life["born"]) + 1, int(life["died"]) + 1
     if life["died"] == NEVER:
         freed = "still in use at the end"
@@ -257,7 +249,7 @@ def life_text(life: np.void, trace: Trace) -> str:
 
 
 def hover_points(window: AddressTimeWindow) -> dict[str, Any]:
-    """The points as a plotly trace."""
+    """The hover points of an address-time map as a plotly trace."""
     x, y, texts = _on_image(window, window.image) if window.image is not None else _on_boxes(window)
     return {**HOVER_POINTS, "x": x, "y": y, "hovertext": texts}
 
@@ -266,7 +258,7 @@ Points = tuple[Floats, Floats, list[str]]
 
 
 def _grid_positions(window: AddressTimeWindow) -> tuple[Floats, Floats]:
-    """The x of the grid's columns and the y of its lines, in axis units."""
+    """The x of the columns and the y of the lines of an address-time grid, in axis units."""
     left, right = window.sides
     bottom, top = (end / window.divisor for end in window.positions)
     across = left + (np.arange(COLUMNS) + 0.5) * (right - left) / COLUMNS
@@ -274,7 +266,7 @@ def _grid_positions(window: AddressTimeWindow) -> tuple[Floats, Floats]:
 
 
 def _on_boxes(window: AddressTimeWindow) -> Points:
-    """Each grid point shows the lifetime it lies in; a lifetime without a grid point gets its own point."""
+    """Each point of an address-time grid shows the lifetime it lies in; one without a point gets its own."""
     across, up = _grid_positions(window)
     left, right = window.spans(window.lifetimes)
     bottom, top = window.heights(window.lifetimes)
@@ -302,7 +294,7 @@ def _on_boxes(window: AddressTimeWindow) -> Points:
 
 
 def _on_image(window: AddressTimeWindow, image: Occupancy) -> Points:
-    """Each point shows its address, and the share of its pixel in use."""
+    """Each hover point of an address-time image shows its address, and the share of its pixel in use."""
     across, up = _grid_positions(window)
     grid = image.grid
     column = np.minimum((across - window.sides[0]) * window.step_axis.unit / grid.width, grid.columns - 1)
@@ -339,7 +331,7 @@ def address_time_window(  # noqa: PLR0913  the caller passes what it already has
     model: Model | None = None,
     before: AddressTimeWindow | None = None,
 ) -> AddressTimeWindow:
-    """Do the slow part of the map: read the window of `look` (its `steps` and `addresses`).
+    """Do the slow part of the address-time map: read the window of `look` (its `steps` and `addresses`).
 
     Args:
         trace: the events.
@@ -396,7 +388,7 @@ def address_time_window(  # noqa: PLR0913  the caller passes what it already has
 
 
 def address_time_panel(window: AddressTimeWindow, step: int | None, look: Look) -> Panel:
-    """The map as a panel; only its last two traces depend on `step` (a line; None: none) and on the selection."""
+    """The address-time map as a panel; only its last two traces depend on `step` and on the selection."""
     theme = look.paints
     unit = axis_unit(window.layout.total)[1]
     bottom, top = (end / window.divisor for end in window.positions)
@@ -436,7 +428,7 @@ def address_time_panel(window: AddressTimeWindow, step: int | None, look: Look) 
 
 
 def lifetime_table(window: AddressTimeWindow) -> pa.Table:
-    """One row per allocation, by allocating step; of an image, one row per pixel."""
+    """The table of an address-time map: a row per allocation, by allocating step; of an image, a row per pixel."""
     if window.image is not None:
         return _address_time_pixel_table(window.image)
     table = life_table(window.lifetimes, window.trace)
@@ -498,7 +490,7 @@ def _address_time_image(window: AddressTimeWindow, theme: Theme) -> dict[str, An
 
 
 def _occupancy_pixels(image: Occupancy, paints: Sequence[Paint], theme: Theme) -> NDArray[np.uint8]:
-    """RGBA pixels (lines, columns, 4), the lowest address first; transparent where no region was.
+    """RGBA pixels of an address-time image, the lowest address first; transparent where no region was.
 
     A pixel has the colour of one class, paler by what is free.
     """

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.analysis.event_text import EventSearch
+from bfcviz.analysis.free_chunk_search import EventSearch
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, bin_of
 from bfcviz.figures.free_chunk_ladder import TAB
 from bfcviz.figures.map_rows import selected
@@ -31,7 +31,7 @@ from bfcviz.units import exact_bytes, format_bytes
 
 @dataclass(frozen=True)
 class Marks:
-    """The bins to mark, by number; empty lists mark nothing."""
+    """The bins of the histogram to mark, by number; empty lists mark nothing."""
 
     step: list[int]  # the bins of this step's events
     # first, last: the first and the last bin searched; None: no search
@@ -55,7 +55,7 @@ class BinScale:
 
 
 def marks_of(model: Model, highlight: Events | None, look: Look, search: EventSearch | None) -> Marks:
-    """The bins to mark at the model's step."""
+    """The bins of the histogram to mark at the model's step."""
     step: list[int] = []
     if highlight is not None:
         step = np.unique(highlight["bin"][highlight["bin"] >= 0]).tolist()
@@ -75,7 +75,7 @@ def marks_of(model: Model, highlight: Events | None, look: Look, search: EventSe
 
 
 def pointers(marks: Marks, scale: BinScale, theme: Theme) -> list[dict[str, Any]]:
-    """Marker traces: the chunk taken, this step, the selected chunk."""
+    """Marker traces of the bin histogram: the chunk taken, this step, the selected chunk."""
     return [
         _bin_markers("taken", marks.taken, scale.at(0.94), ("star", 12, theme.highlight), marks.found),
         _bin_markers("this step", marks.step, scale.at(0.94), ("triangle-down", 11, theme.highlight)),
@@ -84,7 +84,7 @@ def pointers(marks: Marks, scale: BinScale, theme: Theme) -> list[dict[str, Any]
 
 
 def band(marks: Marks, scale: BinScale, theme: Theme) -> dict[str, Any]:
-    """The searched bins as one wide bar; it is drawn first, so it lies behind the other bars."""
+    """The searched bins as one wide bar; it is drawn first, so it lies behind the other bars of the histogram."""
     bins = np.empty((0, 2))
     if marks.first is not None and marks.last is not None:
         bins = np.array([[marks.first, marks.last]], np.float64)
@@ -148,7 +148,7 @@ def histogram_bins(heap: HeapData, look: Look) -> MarkedBins:
 
 
 def bin_panels(bins: MarkedBins, look: Look) -> list[Panel]:
-    """Two panels: bytes per bin and chunks per bin; both shade the bins that the search visited."""
+    """The bin histogram as two panels: bytes per bin and chunks per bin; both shade the searched bins."""
     return [_bin_bytes_panel(*bins, look.paints), _bin_chunks_panel(*bins, look.paints)]
 
 
@@ -265,7 +265,7 @@ def _bin_axis_top(value: float, factor: int, least: int) -> float:
 
 
 def bin_table(found: MarkedBins) -> pa.Table:
-    """One row per bin: its least chunk size, and bytes and number of its chunks, free and in use."""
+    """The table of the bin histogram: least chunk size, bytes and number of chunks of each bin, free and in use."""
     bins = found.rows
     sizes = np.array([MIN_CHUNK << int(number) for number in bins["bin"]], dtype=np.uint64)
     amounts = ("free_bytes", "free_chunks", "in_use_bytes", "in_use_chunks")

@@ -25,11 +25,11 @@ from bfcviz.figures.panel import Floats
 from bfcviz.figures.text import LONGEST_SHORT_NAME, harmless, legend_texts, round_bytes
 from bfcviz.figures.theme import Paint, Theme, mixed
 from bfcviz.figures.view_options import FADE, Choice, Look, SearchChoice, choice_of
+from bfcviz.model.bytes_by_label import byte_steps, bytes_of_labels
 from bfcviz.model.filters import found_by
 from bfcviz.model.grouping import UNNAMED, Path, grouping_of, members, op_path
 from bfcviz.model.memory_kinds import MemoryKinds
 from bfcviz.model.model import Model
-from bfcviz.model.occupancy import byte_steps, bytes_of_labels
 from bfcviz.stack_frames import place_in_code
 from bfcviz.units import GiB, KiB, MiB
 
@@ -66,25 +66,25 @@ class ColourTree:
 
     @property
     def size(self) -> int:
-        """One more than the highest label number."""
+        """One more than the highest label number that the tree of colours knows."""
         return int(self.order.max()) + 1 if len(self.order) else 0
 
     def sums(self, by_label: Floats) -> Floats:
-        """The bytes of each node, of the bytes by label number (all of `size`)."""
+        """The bytes of each node in the tree of colours, of the bytes by label number (all of `size`)."""
         totals = np.zeros(len(self.order) + 1)
         np.cumsum(by_label[self.order], out=totals[1:])
         found: Floats = totals[self.stop] - totals[self.start]
         return found
 
     def above(self, node: int) -> Iterable[int]:
-        """The node, and those above it, up to the one below the root."""
+        """A node in the tree of colours, and those above it, up to the one below the root."""
         while node != ROOT:
             yield node
             node = int(self.parent[node])
 
 
 class _ColourBranch:
-    """A node while the tree is made."""
+    """A node while the tree of colours is made."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -93,7 +93,7 @@ class _ColourBranch:
 
 
 def colour_tree(labels: Labels, numbers: Iterable[int]) -> ColourTree:
-    """The tree of the labels with these numbers."""
+    """The tree to colour of the labels with these numbers."""
     root = _ColourBranch(())
     for number in numbers:
         node = root
@@ -104,7 +104,7 @@ def colour_tree(labels: Labels, numbers: Iterable[int]) -> ColourTree:
 
 
 def colour_path(labels: Labels, number: int) -> Path:
-    """The holders of a label: the parts of its name; if it has no slash, also another place in the code."""
+    """The path of a label to colour: the parts of its name; if it has no slash, also another place in the code."""
     name, details = labels[number]
     if "/" in name:
         return op_path(name)
@@ -113,7 +113,7 @@ def colour_path(labels: Labels, number: int) -> Path:
 
 
 class _ColourTreeBuilder:
-    """Numbers the nodes: each before those below it, which take neighbouring places."""
+    """Numbers the nodes of a tree to colour: each before those below it, which take neighbouring places."""
 
     def __init__(self, root: _ColourBranch) -> None:
         self._order: list[int] = []
@@ -126,7 +126,7 @@ class _ColourTreeBuilder:
         self._walk(root)
 
     def tree(self) -> ColourTree:
-        """The finished tree."""
+        """The finished tree of colours."""
         start, stop, parent = (np.array(each, np.intp) for each in (self._start, self._stop, self._parent))
         children = [np.array(each, np.intp) for each in self._children]
         return ColourTree(
@@ -149,7 +149,7 @@ class _ColourTreeBuilder:
             stack += [(child, number) for child in reversed(_grouped_colour_branches(node))]
 
     def _single(self, node: _ColourBranch, parent: int) -> tuple[_ColourBranch, int]:
-        """The node, or the first one below it that has a label or several children."""
+        """The node of a tree to colour, or the first below it that has a label or several children."""
         while parent >= 0 and not node.labels and len(node.below) == 1:
             self._nodes[node.path] = len(self._start)
             (node,) = node.below.values()
@@ -213,7 +213,7 @@ _LIKE_FREE: Final = _GREEN * SHADES + 1  # its lighter shade looks like free mem
 
 @dataclass(frozen=True, eq=False)
 class HolderClasses:
-    """The class of each holder that has one, and those that the legend of one step names."""
+    """The colour class of each holder that has one, and those that the legend of one step names."""
 
     tree: ColourTree
     # the class of a node of the tree -> hue * SHADES + shade; all nodes below have it too
@@ -221,12 +221,12 @@ class HolderClasses:
     named: Mapping[int, int]  # a class -> its holder, of several a large one at this step
 
     def names(self) -> Iterator[tuple[int, str]]:
-        """Each class with the name of its holder."""
+        """Each colour class with the name of its holder."""
         for number, node in self.named.items():
             yield number, colour_path_text(self.tree.paths[node])
 
     def by_label(self) -> NDArray[np.uint8]:
-        """The class of each label number; a last entry for labels that the tree does not know."""
+        """The colour class of each label number; a last entry for labels that the tree does not know."""
         found = np.full(self.tree.size + 1, OTHER, np.uint8)
         for node in sorted(self.nodes):  # holders before those inside them
             places = slice(self.tree.start[node], self.tree.stop[node])
@@ -234,7 +234,7 @@ class HolderClasses:
         return found
 
     def of_path(self, path: tuple[str | None, ...]) -> int | None:
-        """The class of the memory of a path; None: it has several, or the path is not known."""
+        """The colour class of the memory of a path; None: it has several, or the path is not known."""
         node = self.tree.nodes.get(path)
         if node is None or node == ROOT:
             return None
@@ -244,7 +244,7 @@ class HolderClasses:
 
 
 def colour_path_text(path: Path) -> str:
-    """A path in one line."""
+    """A path to colour in one line."""
     return "/".join(part or UNNAMED["op"] for part in path)
 
 
@@ -292,7 +292,7 @@ class HolderChooser:
         self._seen |= {tree.paths[node]: number for node, number in self.nodes.items()}
 
     def at(self, by_label: Floats | None = None) -> HolderClasses:
-        """The classes with the names for these bytes by label number; None: for those of the whole trace."""
+        """The colour classes with the names for these bytes by label number; None: for those of the whole trace."""
         sums = self._usual if by_label is None else self.tree.sums(by_label)
         own = _own_bytes_of_holders(self.tree, self._holders, sums)
         named: dict[int, int] = {}
@@ -304,7 +304,7 @@ class HolderChooser:
         return HolderClasses(self.tree, self.nodes, named)
 
     def _free_class(self, node: int) -> int:
-        """The class that shows the least beside this holder: a hue of its own where one is left."""
+        """The colour class that shows the least beside this holder: a hue of its own where one is left."""
         mine = self._own[:, node]
         beside = np.zeros((len(mine), OTHER))
         for each, number in self.nodes.items():
@@ -328,7 +328,7 @@ class HolderChooser:
         )
 
     def _shade(self, node: int) -> None:
-        """Give the shades of a hue to the largest holders inside its holder."""
+        """Give the shades of a colour's hue to the largest holders inside its holder."""
         number, shares = self.nodes[node], self._shares
         while True:
             below = [each for each in self.tree.children[node].tolist() if each not in self.nodes]
@@ -364,7 +364,7 @@ def largest_colour_nodes(tree: ColourTree, sums: Floats, most: int) -> list[int]
 def _next_coloured_holder(
     tree: ColourTree, chosen: Iterable[int], done: set[int], sums: Floats, own: Floats
 ) -> int | None:
-    """The largest node to choose next, below the root or a large chosen one; None: there is none."""
+    """The largest node to colour next, below the root or a large chosen one; None: there is none."""
     total = sums[ROOT]
     taken = done | set(chosen)
     candidates = []
@@ -384,7 +384,7 @@ def _largest_holder_child(tree: ColourTree, node: int, sums: Floats, taken: Iter
 
 
 def _own_bytes_of_holders(tree: ColourTree, chosen: Iterable[int], sums: Floats) -> Floats:
-    """The bytes of each node without those of the chosen nodes inside."""
+    """The bytes of each node to colour without those of the chosen nodes inside."""
     nodes, found = set(chosen), sums.copy()
     for node in nodes:
         for each in (*tree.above(int(tree.parent[node])), ROOT):
@@ -401,7 +401,7 @@ def _classes_of_labels(
 
 
 def _classes_by_number(table: NDArray[np.uint8], numbers: NDArray[np.integer]) -> NDArray[np.uint8]:
-    """The class of each number, such as that of a label; the last entry of the table is that of all higher ones."""
+    """The colour class of each number, such as that of a label; the last entry is that of all higher ones."""
     found: NDArray[np.uint8] = table[np.minimum(numbers, len(table) - 1).astype(np.intp)]
     return found
 
@@ -443,19 +443,19 @@ class HolderPalette:
         self._known: dict[frozenset[tuple[int, int]], HolderClasses] = {}
 
     def classes(self, chunks: NDArray[np.void] | None) -> HolderClasses:
-        """The classes for these chunks (None: for the whole trace); the same object while they are the same."""
+        """The colour classes for these chunks (None: for the whole trace); the same object while unchanged."""
         found = self._chooser.at(None if chunks is None else self._bytes(chunks)[: self._size])
         if len(self._known) > _MOST_KEPT:
             self._known, self.made = {}, {}
         return self._known.setdefault(frozenset(found.named.items()), found)
 
     def knows(self, chunks: NDArray[np.void]) -> bool:
-        """Whether most of these bytes have a label that the trace had when this was made."""
+        """Whether most of these bytes have a label that the trace had when this palette was made."""
         held = self._bytes(chunks)
         return float(held[self._size :].sum()) <= _MOST_UNKNOWN * max(float(held.sum()), 1.0)
 
     def _bytes(self, chunks: NDArray[np.void]) -> Floats:
-        """Bytes in use by label number."""
+        """Bytes in use by label number, for a palette of holders."""
         sizes = chunks["size"].astype(np.float64)
         if "in_use" in (chunks.dtype.names or ()):
             sizes *= chunks["in_use"]
@@ -532,7 +532,7 @@ class Colouring:
         return self.name in ("state", "holder")
 
     def classes(self, records: NDArray[np.void], step: int) -> NDArray[np.uint8]:
-        """The class of each record at `step`, an index into `names`; `FREE` for free chunks.
+        """The colour class of each record at `step`, an index into `names`; `FREE` for free chunks.
 
         Args:
             records: shape (n,), with the fields size, requested, born, label, thread and stream; records
@@ -545,12 +545,12 @@ class Colouring:
         return found
 
     def key_at(self, step: int) -> object:
-        """Equal where records of all steps up to this one have the same classes; ages are counted up to it."""
+        """Equal where records of all steps up to this one have the same colours; ages are counted up to it."""
         return self.classify, step if self.name == "age" else None
 
     @property
     def for_images(self) -> "Colouring":
-        """The same with few classes that no step changes, for images that count the bytes of each class once.
+        """The same colouring with few classes that no step changes, for images that count bytes once.
 
         By holder its classes are those that occur in the trace.
         """
@@ -606,7 +606,7 @@ def _classes_by_state(_trace: Trace, _pool: int) -> tuple[list[str], Classify]:
 
 
 def _classes_by_bin(trace: Trace, pool: int) -> tuple[list[str], Classify]:
-    """Adjacent bins share a class if more than `FEW_CLASSES` bins occur."""
+    """Colour classes by bin: adjacent ones share a class if more than `FEW_CLASSES` bins occur."""
     low, high = (bin_of(size) for size in _allocated_size_range(trace, pool))
     width = -(-(high - low + 1) // FEW_CLASSES)
     starts = list(range(low, high + 1, width))
@@ -627,7 +627,7 @@ _SIZES = np.array([KiB, 16 * KiB, 256 * KiB, 4 * MiB, 64 * MiB, GiB, 16 * GiB], 
 
 
 def _classes_by_size(trace: Trace, pool: int) -> tuple[list[str], Classify]:
-    """The same edges for every trace, without the classes at either end that do not occur."""
+    """Colour classes by size: the same edges for every trace, without those at either end that do not occur."""
     ends = np.array(_allocated_size_range(trace, pool), np.uint64)
     low, high = np.searchsorted(_SIZES, ends, side="right").tolist()
     edges = _SIZES.tolist()
@@ -640,7 +640,7 @@ def _classes_by_size(trace: Trace, pool: int) -> tuple[list[str], Classify]:
 
 
 def _classes_by_age(trace: Trace, _pool: int) -> tuple[list[str], Classify]:
-    """Powers of ten, up to the length of the trace."""
+    """Colour classes by age: powers of ten, up to the length of the trace."""
     digits = min(len(str(len(trace))), FEW_CLASSES)
     edges = np.array([10**power for power in range(1, digits)], np.int64)
 
@@ -652,7 +652,7 @@ def _classes_by_age(trace: Trace, _pool: int) -> tuple[list[str], Classify]:
 
 
 def _classes_by_step(trace: Trace, _pool: int) -> tuple[list[str], Classify]:
-    """Equal parts of the trace."""
+    """Colour classes by step: equal parts of the trace."""
     stop = max(len(trace), 1)
     starts = sorted({stop * part // FEW_CLASSES for part in range(FEW_CLASSES)})
     names = [_step_class_name(a, b - 1) for a, b in zip(starts, [*starts[1:], stop], strict=True)]
@@ -693,7 +693,7 @@ def _size_classifier(edges: NDArray[np.uint64]) -> Classify:
 
 
 def _allocated_size_range(trace: Trace, pool: int) -> tuple[int, int]:
-    """The smallest and the largest size ever allocated, in bytes."""
+    """For colours by size, the smallest and the largest size ever allocated, in bytes."""
     low, high = [], []
     for block in trace.blocks():
         made: NDArray[np.bool_] = (block["kind"] == Kind.ALLOCATE) & (block["pool"] == pool)
@@ -705,7 +705,7 @@ def _allocated_size_range(trace: Trace, pool: int) -> tuple[int, int]:
 
 
 def _colour_class_size_range(low: int, high: int) -> str:
-    """`4-16 KiB`: the unit only once if both ends share it."""
+    """The name of a colour class by size, `4-16 KiB`: the unit only once if both ends share it."""
     first, last = round_bytes(low), round_bytes(high)
     same = first.split()[1] == last.split()[1]
     return f"{first.split()[0] if same else first}-{last}"
@@ -715,7 +715,7 @@ def _colour_class_size_range(low: int, high: int) -> str:
 
 
 def _by_holder(trace: Trace, pool: int, theme: Theme, chunks: NDArray[np.void] | None) -> Colouring:
-    """Class hue * SHADES + shade for each shade of each hue, then `OTHER`."""
+    """Colour class hue * SHADES + shade for each shade of each hue, then `OTHER`."""
     palette = palette_of(trace, pool, chunks)
     chosen = palette.classes(chunks)
     known = palette.made.get((theme.name, chosen))
@@ -729,7 +729,7 @@ def _by_holder(trace: Trace, pool: int, theme: Theme, chunks: NDArray[np.void] |
 
 
 def _holder_names(chosen: HolderClasses) -> list[str]:
-    """One name a hue: its shades are of holders inside."""
+    """Names in the legend of colours by holder, one a hue: its shades are of holders inside."""
     names = dict(chosen.names())
     hues = [number for number in sorted(names) if number % SHADES == 0]
     whole = [names[number] for number in hues]
@@ -743,7 +743,7 @@ def _holder_names(chosen: HolderClasses) -> list[str]:
 
 
 def _by_most_bytes(trace: Trace, pool: int, name: str, theme: Theme) -> Colouring:
-    """The values of field `name` with the most bytes times steps in use; one class for all others."""
+    """Colour classes of the values of field `name` with the most bytes times steps; one class for all others."""
     totals = byte_steps(trace, pool, name)
     by_name: dict[str, float] = {}
     for number in np.flatnonzero(totals).tolist():
@@ -763,7 +763,7 @@ def _by_most_bytes(trace: Trace, pool: int, name: str, theme: Theme) -> Colourin
 
 
 def _by_kind(trace: Trace, pool: int, theme: Theme) -> Colouring:
-    """The kinds that occur, in their own order and with the same colour in every trace; unknown ones together."""
+    """Colour classes by kind of memory, in the same order and colours in every trace; unknown ones together."""
     kinds = MemoryKinds(trace, pool)
     totals = np.zeros(len(kinds.names), np.int64)
     for block in trace.blocks():
@@ -790,7 +790,7 @@ def _colour_legend_name(trace: Trace, name: str, number: int) -> str:
 
 
 def faded(trace: Trace, pool: int, look: Look, records: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Which chunks or lifetimes are outside of the look's holder or search, and so drawn faded; free ones never are."""
+    """Which chunks or lifetimes have faded colours, as they are outside of the look's holder or search."""
     choice = choice_of(look)
     if choice is None or not len(records):
         return np.zeros(len(records), bool)

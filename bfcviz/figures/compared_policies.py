@@ -112,7 +112,7 @@ class DrawnJob:
 
 
 def best_first(policies: Sequence[DrawnPolicy]) -> list[DrawnPolicy]:
-    """The rows of the picture: allocators that serve the job by peak pool, those that fail, then plans and bounds."""
+    """The rows of the compared policies: those that serve the job by peak pool, those that fail, plans and bounds."""
 
     def rank(policy: DrawnPolicy) -> tuple[int, int]:
         if not policy.is_allocator:
@@ -142,7 +142,7 @@ class PolicyByteLevel:
 
 @dataclass(frozen=True)
 class ByteAxis:
-    """An axis of bytes that fits all policies: bytes per unit, its name, the end in units, the limit if it is drawn."""
+    """An axis of bytes that fits all compared policies: unit, name, end, and the limit if it is drawn."""
 
     divisor: int
     unit: str
@@ -151,7 +151,7 @@ class ByteAxis:
 
     @classmethod
     def of(cls, job: DrawnJob, policies: Sequence[DrawnPolicy]) -> "ByteAxis":
-        """The axis for these policies; a limit far above all of them is not drawn."""
+        """The axis of bytes for these compared policies; a limit far above all of them is not drawn."""
         top = max(1, job.live_bytes, *(policy.peak_reserved for policy in policies))
         limit = job.limit if job.limit is not None and job.limit <= _FAR * top else None
         top = max(top, limit or 0)
@@ -198,7 +198,7 @@ def policy_curve_envelope(values: NDArray[np.uint64], columns: int = COLUMNS) ->
 
 
 def curve_table(policies: Sequence[DrawnPolicy]) -> pa.Table:
-    """The points of the curves: one row per policy and interval of requests; sizes in bytes."""
+    """The points of compared policies' curves: one row per policy and interval of requests; sizes in bytes."""
     tables = []
     for policy in policies:
         start, low, high = policy_curve_envelope(policy.in_use)
@@ -211,7 +211,7 @@ def curve_table(policies: Sequence[DrawnPolicy]) -> pa.Table:
 
 @dataclass(frozen=True)
 class CurvePanels:
-    """Panels on the same axes, for the policies of one job."""
+    """Panels on the same axes for the curves of compared policies, for one job."""
 
     job: DrawnJob
     axis: ByteAxis
@@ -219,7 +219,7 @@ class CurvePanels:
     failures: bool = True  # some policy fails: the legend says what a cross is
 
     def panel(self, number: int, policy: DrawnPolicy, *, legend: bool | None) -> Panel:
-        """The panel of one policy; `number` makes its name unique, `legend` None: it has no room for a legend."""
+        """The panel of one policy's curve; `number` makes its name unique, `legend` None: no room for it."""
         job, axis, theme = self.job, self.axis, self.theme
         traces = [
             _policy_reserved_area(policy, axis, theme),
@@ -261,13 +261,13 @@ def _policy_caption(policy: DrawnPolicy, title: str) -> str:
 
 
 def _first_with_room(title: str, pixels: int, *captions: str) -> str:
-    """The first caption that has room beside a title in a panel of so many pixels; empty: none has."""
+    """The first caption of a policy's panel that has room beside a title; empty: none has."""
     room = pixels - _TITLE_LETTER * len(title)
     return next((caption for caption in captions if _CAPTION_LETTER * len(caption) < room), "")
 
 
 def _left_titles_only(panels: Sequence[Panel], columns: int) -> list[Panel]:
-    """Panels in rows on the same vertical axis, whose title stands at the first of each row."""
+    """Panels of policies in rows on the same vertical axis, whose title stands at the first of each row."""
     return [
         panel if number % columns == 0 else replace(panel, yaxis={**panel.yaxis, "title": {"text": ""}})
         for number, panel in enumerate(panels)
@@ -300,7 +300,7 @@ def _policy_in_use_band(policy: DrawnPolicy, axis: ByteAxis, theme: Theme) -> li
 
 
 def _up_to_the_end(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The values, and the last one once more: at the end of its interval."""
+    """The values of a policy's curve, and the last one once more: at the end of its interval."""
     return np.append(values, values[-1:])
 
 
@@ -314,7 +314,7 @@ def _policy_curve_hover(name: str, axis: ByteAxis) -> dict[str, Any]:
 
 
 def _byte_level_on_curves(level: PolicyByteLevel, job: DrawnJob) -> dict[str, Any]:
-    """A horizontal line."""
+    """A level of bytes as a horizontal line on the curves of policies."""
     line = {"color": level.colour, "width": 1.4, "dash": level.dash}
     found = _policy_step_curve(level.name, [0, job.requests], [level.value, level.value], line)
     return found | {"showlegend": not isnan(level.value)}
@@ -396,7 +396,7 @@ _SHARE_DEFINITION: Final = (
 
 
 def row_height(policies: Sequence[DrawnPolicy]) -> int:
-    """Pixels of each row: that of the name with the most lines."""
+    """Pixels of each row of compared policies: that of the name with the most lines."""
     return max([_ROW, *(_LINE * len(policy.lines) + 4 for policy in policies)])
 
 
@@ -487,7 +487,7 @@ def _policy_bar_part(
 
 
 def _policy_level_on_bars(level: PolicyByteLevel, rows: int, line: int) -> dict[str, Any]:
-    """A vertical line through all rows, on this line of the legend."""
+    """A level of bytes as a vertical line through the bars of all policies, on this line of the legend."""
     return {
         "type": "scatter",
         "mode": "lines",
@@ -619,7 +619,7 @@ def comparison_figure(
 
 
 def _add_verdict(picture: Picture, job: DrawnJob) -> None:
-    """The verdict in a strip of its own above all panels; no title of plotly's, which an export uses for the facts."""
+    """The verdict on compared policies in a strip of its own above all panels; no title of plotly's."""
     if job.verdict:
         top = picture.layout.margin.t + _VERDICT
         picture.update_layout(height=picture.layout.height + _VERDICT, margin={"t": top})
@@ -646,7 +646,7 @@ def curves_figure(job: DrawnJob, policies: Sequence[DrawnPolicy], look: Look = P
 
 
 def job_facts(job: DrawnJob) -> str:
-    """The job in one line, escaped."""
+    """The job of compared policies in one line, escaped."""
     limit = "no limit" if job.limit is None else f"limit {format_bytes(job.limit)}"
     return f"{harmless(job.source) or 'requests'} · {job.requests:,} requests · {limit}"
 
@@ -740,7 +740,7 @@ def _policy_map_pool_bytes(model: Model) -> int:
 
 
 def _policy_map_row_width(most: int) -> int:
-    """Bytes of a row: the smallest power of two at which the largest heap has at most `MOST_ROWS`."""
+    """Bytes of a row in policies' maps: the least power of two by which the largest has `MOST_ROWS` at most."""
     width = 256
     while width * MOST_ROWS < most:
         width *= 2
@@ -749,7 +749,7 @@ def _policy_map_row_width(most: int) -> int:
 
 @dataclass(frozen=True)
 class _PolicyMaps:
-    """What all maps have in common: bytes of a row, rows, and pixels of a map."""
+    """What all maps of compared policies have in common: bytes of a row, rows, and pixels of a map."""
 
     look: Look
     colours: Colouring

@@ -65,14 +65,14 @@ def recording_curves_panel(found: RecordingComparison, theme: Theme) -> Panel:
 
 
 def _recording_pool_line_top(series: NDArray[np.void]) -> float:
-    """The highest value of the line of the pool, in bytes."""
+    """The highest value of the pool's line of two compared recordings, in bytes."""
     return float(series["pool_bytes_max"].max(initial=0))
 
 
 def _pool_line(
     found: RecordingComparison, letter: str, scale: tuple[float, int], theme: Theme
 ) -> dict[str, Any]:
-    """The pool; only the legend names it where it is above the axis."""
+    """The line of the pool of a compared recording; only the legend names it where it is above the axis."""
     highest, divisor = scale
     line = _recording_curve(found, letter, "pool_bytes", divisor, theme)
     pool = _recording_pool_line_top(found.series["ab".index(letter)])
@@ -151,7 +151,7 @@ def _peak_text_positions(across: NDArray[np.float64], found: RecordingComparison
 
 
 def _paired_step_ticks(found: RecordingComparison, first: float, last: float) -> dict[str, Any]:
-    """Ticks at paired marks and steps, by name; at round steps of A where pairs have no short names."""
+    """Ticks at paired marks and steps of two recordings, by name; else at round steps of A."""
     if found.alignment.by not in {AlignedBy.MARKS, AlignedBy.STEPS}:
         return {"tickformat": ",~f"}
     apart, chosen = (last - first) / _MOST_TICKS, list[PairedStep]()
@@ -165,7 +165,7 @@ def _paired_step_ticks(found: RecordingComparison, first: float, last: float) ->
 
 
 def recording_paint(letter: str, theme: Theme) -> Paint:
-    """The colours of recording `a` and of `b`."""
+    """The colours of compared recordings `a` and `b`."""
     return theme.other if letter == "a" else theme.in_use
 
 
@@ -182,7 +182,7 @@ _Bar = tuple[str, int, str]  # name of the holder, bytes in B less bytes in A, t
 
 
 def changed_holders_panel(found: RecordingComparison, theme: Theme) -> Panel:
-    """The holders that make the difference of the peaks, as detailed as there is room; the first trace has the bars."""
+    """The holders that make the difference of two recordings' peaks; the first trace has the bars."""
     bars = [(part.holder, part.bytes, _holder_change_hover(part)) for part in found.spread.named]
     if rest := found.spread.left:
         bars.append((_OTHERS, rest, f"<b>{_OTHERS}</b><br>{signed_bytes(rest)} together"))
@@ -213,7 +213,7 @@ def changed_holders_panel(found: RecordingComparison, theme: Theme) -> Panel:
 
 
 def _change_axis_range(changes: list[float]) -> tuple[float, float]:
-    """The ends of the axis: each side is long enough for its bars and for the names of the bars on the other side."""
+    """The ends of the axis of changed holders: room for bars on one side and names on the other."""
     more, less = max(0.0, *changes, 0.0) * _BEYOND, -min(0.0, *changes, 0.0) * _BEYOND
     if not more and not less:
         return -1.0, 1.0
@@ -240,7 +240,7 @@ def _holder_change_bars(bars: list[_Bar], divisor: int, theme: Theme) -> dict[st
 
 
 def _holder_change_names(bars: list[_Bar], theme: Theme, gap: float) -> dict[str, Any]:
-    """The names of the bars, on the other side of the zero line."""
+    """The names of the bars of changed holders, on the other side of the zero line."""
     return _holder_change_texts("holders", bars, theme) | {
         "x": np.array([-gap if change > 0 else gap for _, change, _ in bars]),
         "text": [harmless(name, _NAME) for name, *_ in bars],

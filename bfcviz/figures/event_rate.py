@@ -51,7 +51,7 @@ def rate_panel(history: History, step: int | None, look: Look) -> Panel:
 
 
 def rates(history: History) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Edges of the parts in steps or nanoseconds, shape (n + 1,), and events per second in each, shape (n,).
+    """The event rate: edges of the parts in steps or nanoseconds, shape (n + 1,), and events per second in each.
 
     The rate is nan where no time passed; both are empty if there are fewer than two events.
     """
@@ -72,7 +72,7 @@ def rates(history: History) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def rate_table(history: History) -> pa.Table:
-    """One row per part of the axis; events of all heaps of the trace are counted."""
+    """The table of the event rate, a row per part of the axis; events of all heaps of the trace are counted."""
     edges, rate = rates(history)
     axis = history.step_axis.axis
     return pa.table({f"{axis}_from": edges[:-1], f"{axis}_to": edges[1:], "rate": rate})

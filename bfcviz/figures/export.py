@@ -17,8 +17,9 @@ from bfcviz import samples
 from bfcviz.errors import BfcvizError
 from bfcviz.events.storage.parquet import without_formulas
 from bfcviz.extras import needed
-from bfcviz.figures.panel import CONFIG, Picture, is_drawn_by_it, plotly_script
+from bfcviz.figures.panel import CONFIG, Picture
 from bfcviz.figures.paper import MM, PAGE_MM, paper
+from bfcviz.figures.plotly_script import is_drawn_by_it, plotly_script
 from bfcviz.figures.view_options import PLAIN, Look
 
 WIDTH, HEIGHT = 1200, 700
@@ -38,7 +39,7 @@ def export(
     style: Literal["screen", "paper"] = "screen",
     width_mm: float = PAGE_MM,
 ) -> Path:
-    """Write `figure` to `path` in the format of its suffix, and return the path.
+    """Export `figure` to `path` in the format of its suffix, and return the path.
 
     `.html` works offline; `.png`, `.svg` and `.pdf` need kaleido and a Chromium or Chrome; `.csv` and `.parquet`
     hold the numbers that the figure shows. The file is written atomically. Pages and images name the file, the step
@@ -129,6 +130,7 @@ def _figure_image(figure: go.Figure, form: str) -> bytes:
 
 
 def _rendered_by_browser(drawn: go.Figure, form: str) -> bytes:
+    """The image of an exported figure, which kaleido's browser draws."""
     with needed(f"export to .{form}", "kaleido", "lab"):
         import kaleido  # noqa: PLC0415  an extra
         from kaleido.errors import ChromeNotFoundError  # noqa: PLC0415
@@ -167,6 +169,7 @@ def _with_rim(figure: go.Figure, rim: int) -> go.Figure:
 
 
 def _figure_numbers(figure: go.Figure, form: str) -> bytes:
+    """The numbers of an exported figure as CSV or Parquet."""
     table = figure.table if isinstance(figure, Picture) else None
     if table is None:
         raise BfcvizError(f"this figure has no numbers for .{form}; export one that bfcviz.draw made")

@@ -50,7 +50,7 @@ _RUNS_DEFINITION: Final = (
 
 
 def runs_panel(found: Diagnosis, model: Model, look: Look) -> Panel:
-    """The runs of a diagnosis as rows of bars."""
+    """The runs in the figure of a failed request as rows of bars."""
     theme, runs = look.paints, found.runs
     widest = max((run.size for run in runs), default=max(1, found.rounded))
     divisor, unit = axis_unit(widest)
@@ -92,7 +92,7 @@ def runs_panel(found: Diagnosis, model: Model, look: Look) -> Panel:
 
 
 def failure_table(found: Diagnosis, model: Model) -> pa.Table:
-    """One row per size, then one per chunk of the runs (`what` is `chunk`); sizes in bytes, null for unknown."""
+    """The table of a failed request: a row per size, then one per chunk of the runs; sizes in bytes."""
     sizes = _failure_sizes(found)
     chunks = _chunks_at_failure(found, model)
     parts = [chunks[run.first : run.stop] for run in found.runs]
@@ -126,7 +126,7 @@ def _failure_caption(found: Diagnosis) -> str:
 
 
 class _FailureRunBars:
-    """Chunks of the best runs as horizontal bars of one colour."""
+    """Chunks of the best runs in the figure of a failure, as horizontal bars of one colour."""
 
     def __init__(self, divisor: int) -> None:
         self._divisor = divisor
@@ -165,7 +165,7 @@ def _failure_chunk_hover(chunk: np.void, model: Model) -> str:
 
 
 def _pin_name_texts(found: Diagnosis, divisor: int, widest: int, colour: str) -> dict[str, Any]:
-    """The names of the largest pins, below their chunks, where they have room."""
+    """The names of the largest pins in the figure of a failure, below their chunks, where they have room."""
     places = [
         (middle / divisor, row + 0.34, text)
         for row, run in enumerate(found.runs)
@@ -193,7 +193,7 @@ def _pin_name_places(run: Run, widest: int) -> list[tuple[float, str]]:
 
 
 def _failure_request_line(found: Diagnosis, divisor: int, colour: str) -> dict[str, Any]:
-    """A line at the size of the request."""
+    """A line at the size of the failed request."""
     at = found.rounded / divisor
     rows = range(len(found.runs))
     return {
@@ -235,7 +235,7 @@ def failure_step_to_show(trace: Trace, pool: int, step: int) -> int | None:
 
 
 def sizes_panel(found: Diagnosis, look: Look) -> Panel:
-    """Asked, largest free chunk, free and wasted as bars on one scale."""
+    """The sizes in the figure of a failed request: asked, largest free chunk, free and wasted, on one scale."""
     theme = look.paints
     paints = (Paint(theme.paper, theme.oom), theme.free, theme.free, theme.waste)
     sizes = _failure_sizes(found)
@@ -264,7 +264,7 @@ def sizes_panel(found: Diagnosis, look: Look) -> Panel:
 
 
 def _failure_sizes(found: Diagnosis) -> dict[str, int | None]:
-    """The bars, from the top; None: unknown."""
+    """The bars of sizes in the figure of a failure, from the top; None: unknown."""
     return {
         "asked": found.requested,
         "largest free chunk": found.largest_free_chunk if found.knows("largest_free_chunk") else None,
@@ -292,7 +292,7 @@ def _failure_size_bar(name: str, size: int | None, paint: Paint, divisor: int) -
 
 @dataclass(frozen=True)
 class Failure:
-    """What the figure shows: a diagnosis with the runs worth showing, and the model that it was made from."""
+    """What the figure of a failed request shows: a diagnosis with its runs, and the model that it was made from."""
 
     diagnosis: Diagnosis
     model: Model

@@ -13,7 +13,7 @@ from bfcviz.figures.theme import translucent
 from bfcviz.figures.timeline_parts import History, step_line
 from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
 from bfcviz.figures.view_options import Look
-from bfcviz.model.model import DEFINITIONS
+from bfcviz.model.fragmentation import DEFINITIONS
 from bfcviz.units import format_bytes
 
 MEASURES: Final = {
@@ -61,7 +61,7 @@ def fragmentation_panel(history: History, step: int | None, look: Look, *, brief
 
 
 def fragmentation_table(history: History) -> pa.Table:
-    """The measures at the end of each interval, with their least and greatest values in it."""
+    """The table of fragmentation: its measures at the end of each interval, with least and greatest values."""
     columns = {"step": history.series["step"], "time": history.series["time"]}
     for name in _fragmentation_measures(history):
         for column, field in ((name, "last"), (f"{name}_min", "min"), (f"{name}_max", "max")):

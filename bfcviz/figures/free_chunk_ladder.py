@@ -43,17 +43,17 @@ class Ladder:
 
     @property
     def ends(self) -> NDArray[np.uint64]:
-        """Bytes of each chunk and all larger ones, shape (n,)."""
+        """Bytes of each free chunk on the ladder and all larger ones, shape (n,)."""
         return np.cumsum(self.chunks["size"], dtype=np.uint64)
 
     @property
     def total(self) -> int:
-        """All free bytes."""
+        """All free bytes of the ladder."""
         return int(self.chunks["size"].sum())
 
     @property
     def takers(self) -> int:
-        """How many chunks would take the request: the first ones."""
+        """How many free chunks on the ladder would take the request: the first ones."""
         return int(np.count_nonzero(self.chunks["size"] >= self.rounded)) if self.request else 0
 
 
@@ -73,7 +73,7 @@ _STEP: Final = np.dtype(
 
 
 def steps_of(found: Ladder) -> NDArray[np.void]:
-    """The chunks as at most about `STEPS` steps: a chunk narrower than a pixel shares its step with those beside it."""
+    """The free chunks as at most about `STEPS` steps of the ladder: narrow ones share a step with those beside."""
     count = len(found.chunks)
     ends = found.ends
     lefts = ends - found.chunks["size"]
@@ -111,7 +111,7 @@ def free_chunk_at(found: Ladder, x: float) -> Selected | None:
 
 
 def ladder_panel(found: Ladder, labels: Labels, look: Look) -> Panel:
-    """The ladder as a panel; it always has the same traces in the same order, some of them empty."""
+    """The ladder of free chunks as a panel; it always has the same traces in the same order, some empty."""
     theme = look.paints
     divisor, unit = axis_unit(max(found.total, found.rounded, 1))
     top = 1.15 * max(int(found.chunks["size"].max(initial=0)), found.rounded, 1) / divisor
@@ -143,7 +143,7 @@ def ladder_panel(found: Ladder, labels: Labels, look: Look) -> Panel:
 
 
 def ladder_table(found: Ladder) -> pa.Table:
-    """One row per free chunk, the largest first; sizes in bytes. `takes` is null without a request."""
+    """The table of the ladder: one row per free chunk, the largest first; sizes in bytes."""
     takes = np.arange(len(found.chunks)) < found.takers
     return pa.table(
         {
@@ -220,7 +220,7 @@ def _selected_ladder_step(found: Ladder, look: Look, divisor: int) -> dict[str, 
 
 
 def _ladder_step_sizes(found: Ladder, steps: NDArray[np.void], divisor: int, theme: Theme) -> dict[str, Any]:
-    """The sizes of the steps that have room for them."""
+    """The sizes at the steps of the ladder that have room for them."""
     wide = steps[(steps["bytes"] >= _NAMED * found.total) & (steps["count"] == 1)]
     if found.request is not None:  # not where the name of the request stands
         above = wide["size"].astype(np.float64) - found.rounded
@@ -244,7 +244,7 @@ _BESIDE_LINE: Final = 0.02
 def _ladder_request_line(
     found: Ladder, labels: Labels, ends: tuple[float, float], divisor: int, theme: Theme
 ) -> list[dict[str, Any]]:
-    """The line at the size of the request, and its name."""
+    """The line on the ladder at the size of the request, and its name."""
     request, (right, top) = found.request, ends
     failed = request is not None and request.failed
     colour, level = theme.oom if failed else theme.text, found.rounded / divisor

@@ -55,7 +55,7 @@ def _icicle_fills(model: Model, how: Grouping, look: Look) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Icicle:
-    """A tree of holders, and what is drawn of it."""
+    """The icicle of a tree of holders, and what is drawn of it."""
 
     found: Holders  # the tree
     parts: Sequence[SummarizedHolder]  # its rectangles, from the outermost
@@ -63,12 +63,12 @@ class Icicle:
 
     @property
     def rows(self) -> int:
-        """Rows of rectangles."""
+        """Rows of rectangles of an icicle."""
         return max(part.depth for part in self.parts) + 1
 
 
 def icicle_of(heap: HeapData, look: Look, by: str = "op") -> Icicle:
-    """Who holds the memory in use at the heap's step; `by`: see `bfcviz.model.holders`."""
+    """The icicle of who holds the memory in use at the heap's step; `by`: see `bfcviz.model.holders`."""
     how = grouping_of(heap.trace, heap.model.pool, by)
     found = holders(heap.model, by, how)
     parts = summary(found, MOST, _LEAST_SHARE, _DEEPEST)
@@ -76,7 +76,7 @@ def icicle_of(heap: HeapData, look: Look, by: str = "op") -> Icicle:
 
 
 def icicle_panel(icicle: Icicle, theme: Theme) -> Panel:
-    """The rectangles of a tree of holders."""
+    """The icicle of holders as a panel: the rectangles of their tree."""
     found, parts = icicle.found, icicle.parts
     divisor, unit = axis_unit(found.bytes_in_use)
     return Panel(
@@ -120,7 +120,7 @@ def _icicle_bars(
 
 
 def _icicle_part_sides(parts: Sequence[SummarizedHolder], divisor: int) -> tuple[Floats, Floats]:
-    """The left edge and the width of each part, in axis units: side by side, from the left edge of the part around."""
+    """The left edge and the width of each part of an icicle: side by side, from the edge of the part around."""
     lefts, filled = [0] * len(parts), [0] * len(parts)
     for number, part in enumerate(parts):
         if part.parent >= 0:
@@ -131,14 +131,14 @@ def _icicle_part_sides(parts: Sequence[SummarizedHolder], divisor: int) -> tuple
 
 
 def _icicle_part_fill(part: SummarizedHolder, found: Holders, fills: Mapping[str, str], theme: Theme) -> str:
-    """The colour of a part: that of the map; all memory, and small holders together, have none there."""
+    """The colour of an icicle's part: that of the map; all memory and small holders together have none."""
     if part.row < 0:
         return theme.other.fill
     return theme.pool.fill if part.depth == 0 else fills[found.path(part.row)]
 
 
 def _icicle_part_texts(parts: Sequence[SummarizedHolder], widths: Floats, found: Holders) -> list[str]:
-    """Name, bytes and share, where the rectangle has room for them."""
+    """Name, bytes and share of an icicle's part, where the rectangle has room for them."""
     texts = []
     for part, width in zip(parts, widths.tolist(), strict=True):
         share = width / max(found.bytes_in_use, 1)
@@ -155,7 +155,7 @@ def _icicle_part_texts(parts: Sequence[SummarizedHolder], widths: Floats, found:
 
 
 def _shortened_holder_path(name: str, room: int, separator: str) -> str:
-    """A path without the parts that do not fit: a name keeps its first part, a stack its innermost frame."""
+    """A path in an icicle without what does not fit: a name keeps its start, a stack its innermost frame."""
     if len(name) <= room:
         return name
     first, _, _ = name.partition("/")
@@ -180,7 +180,7 @@ def _icicle_part_hover(part: SummarizedHolder, parts: Sequence[SummarizedHolder]
 
 
 def draw_holders(model: Model, by: str, look: Look) -> Picture:
-    """The picture of who holds the memory in use at the model's step, by another property than the name."""
+    """The icicle of who holds the memory in use at the model's step, by another property than the name."""
     return replace(VIEW, data=lambda heap, look: icicle_of(heap, look, by)).draw(model, look)
 
 

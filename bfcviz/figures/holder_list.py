@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.origin import holds_only_states, requested_bytes_known
-from bfcviz.events.schema import Events, Kind, taken
+from bfcviz.events.schema import Events, Kind
+from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring
 from bfcviz.model import Model

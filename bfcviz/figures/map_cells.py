@@ -17,7 +17,7 @@ from bfcviz.model.row_storage import contiguous
 
 
 class Cells:
-    """The cells of one heap, all empty at first.
+    """The cells of the region map of one heap, all empty at first.
 
     Regions that are granted later have no cells, nor do the bytes by which a region grows later.
 
@@ -49,12 +49,12 @@ class Cells:
         requested: NDArray[np.uint64],
         classes: NDArray[np.uint8],
     ) -> None:
-        """Add chunks in use: columns of n values, one per chunk; `classes` are 0 to `classes - 1`."""
+        """Add chunks in use to the map's cells: columns of n values; `classes` are 0 to `classes - 1`."""
         for i in range(len(address)):
             self._add(address[i], size[i], requested[i], classes[i], 1.0)
 
     def take(self, block: Events, classes: NDArray[np.uint8]) -> None:
-        """Add the chunk of each ALLOCATE and subtract that of each FREE.
+        """Add the chunk of each ALLOCATE to the map's cells and subtract that of each FREE.
 
         Args:
             block: (n,) events.
@@ -73,7 +73,7 @@ class Cells:
                 self._add(e.address, e.size, e.requested, classes[i], -1.0)
 
     def cell_bytes(self) -> CellBytes:
-        """The bytes of each cell."""
+        """The bytes of each cell of the map."""
         held = CellBytes.unfilled(self._classes, self._count // self._columns, self._columns)
         in_use = held.in_use.reshape(-1)
         waste = held.waste.reshape(-1)
@@ -135,7 +135,7 @@ class Cells:
 
 
 def choose_classes(by_class: NDArray[np.float64], out: NDArray[np.uint8], along_rows: bool = False) -> None:  # noqa: FBT001, FBT002  Cython has no named ones
-    """Choose the class that colours each cell.
+    """Choose the class that colours each cell of the map.
 
     Two colours mixed can look like a third that means something else, such as free. So of neighbours that hold several
     classes, each class colours its share (ordered dithering): of 4 by 4 cells, or of 16 rows.
@@ -172,7 +172,7 @@ def paint_cells(
     min_share: float,
     out: NDArray[np.uint8],
 ) -> None:
-    """Write the pixel of each cell: the colour of one class, paler by what is free.
+    """Write the pixel of each cell of the map: the colour of one class, paler by what is free.
 
     Args:
         held: the bytes of each cell; the pixel is transparent where `region` is 0.

@@ -36,7 +36,7 @@ _FAST = 1  # flat colours compress well at any level, and low levels are fast
 
 
 def encode_png(pixels: NDArray[np.uint8], high: int = 1, gap: int = 0) -> bytes:
-    """`pixels` (height, width, 4) as a PNG file.
+    """The image of a map: `pixels` (height, width, 4) as a PNG file.
 
     Args:
         pixels: red, green, blue and opacity.
@@ -88,7 +88,7 @@ _LINES_A_ROW = 12  # enough to show the gaps; fewer lines are faster to make, co
 
 @dataclass(frozen=True)
 class RasterGrid:
-    """The cells of an image: `columns` cells in each row of `part`."""
+    """The cells of a map's image: `columns` cells in each row of `part`."""
 
     rows: Rows
     part: VisibleRows
@@ -97,20 +97,20 @@ class RasterGrid:
 
 @dataclass(frozen=True)
 class RasterImage:
-    """An image: each row of cells is several lines high, with a transparent gap around it if there is room."""
+    """The image of a map: each row of cells is several lines high, with a gap around it if there is room."""
 
     pixels: NDArray[np.uint8]  # (rows, columns, 4): red, green, blue and opacity, rows from the top
 
     @property
     def high(self) -> int:
-        """Lines per row."""
+        """Lines per row of a map's image."""
         return min(max(LINES // len(self.pixels), 1), _LINES_A_ROW)
 
     def __len__(self) -> int:
         return len(self.pixels) * self.high
 
     def data_uri(self) -> str:
-        """The image as a data URI, plotly's `source`."""
+        """The image of a map as a data URI, plotly's `source` of an image."""
         gap = max(round(self.high * 0.08), 1) if self.high >= 3 else 0
         return data_uri(self.pixels, self.high, gap)
 
@@ -158,7 +158,7 @@ def cell_bytes(
 
 
 def _raster_positions(address: NDArray[np.uint64], rows: Rows, before: Floats) -> Floats:
-    """The positions of these addresses (ascending)."""
+    """The positions of these addresses (ascending) in a map's image."""
     first = np.searchsorted(address, rows.address)
     count = np.diff(np.append(first, len(address)))
     positions: Floats = (address - np.repeat(rows.address, count)).astype(np.float64)
@@ -167,7 +167,7 @@ def _raster_positions(address: NDArray[np.uint64], rows: Rows, before: Floats) -
 
 
 def _raster_cell_edges(grid: RasterGrid, before: Floats) -> Floats:
-    """The positions between the cells of each row, (rows, columns + 1)."""
+    """The positions between the cells of each row of a map's image, (rows, columns + 1)."""
     rows, part = grid.rows, grid.part
     row = np.arange(part.first, part.stop)
     region = rows.region_of(row)
@@ -215,7 +215,7 @@ def raster_image(
 
 
 def _lit_cells(held: Floats, high: int) -> NDArray[np.bool_]:
-    """The cells with bytes, and those below that share their pixel: a browser shows only one line of an image there."""
+    """The cells of a map's image with bytes, and those below that share their pixel: a browser shows one line."""
     found = held >= 0.5  # of a byte: sums of parts are not exact
     lit = found.copy()
     for below in range(1, -(-len(found) // max(high, 1))):
@@ -234,11 +234,11 @@ def lone_raster_cells(held: CellBytes, apart: int) -> tuple[NDArray[np.intp], ND
 
 
 class MergedCells(CellBytes):
-    """The bytes of cells of which several are one: their rows were merged."""
+    """The bytes of the cells of a map's image of which several are one: their rows were merged."""
 
 
 def merged_raster_rows(held: CellBytes) -> CellBytes:
-    """Merge rows if there are more rows than lines, so that a lone chunk in any of them stays visible."""
+    """Merge rows of a map's image if there are more than lines, so that a lone chunk stays visible."""
     rows = len(held.region)
     if rows <= LINES:
         return held
@@ -297,7 +297,7 @@ class LiveMap:
 
     @property
     def moves(self) -> bool:
-        """Whether events alone can update it."""
+        """Whether events alone can update the image of the live map."""
         return self.colours.name != "age"
 
     @property
@@ -305,13 +305,13 @@ class LiveMap:
         return self.colours.name == "state"
 
     def take(self, events: Events) -> None:
-        """Apply `events`, those from `step` on."""
+        """Apply `events` to the image of the live map, those from `step` on."""
         self.step += len(events)
         if self.cells is not None:
             self.cells.take(events, self._classes(events if self._by_state else live_map_chunks(events)))
 
     def image(self) -> dict[str, Any]:
-        """The fields of plotly's image trace that change."""
+        """The fields of plotly's image trace that change in the live map."""
         if self.cells is None:
             return {"visible": False}
         fills = [paint.fill for paint in self.colours.paints]

@@ -22,7 +22,7 @@ WRAPPED_ROWS = 16  # rows of the map, if the regions alone do not need more
 
 @dataclass(frozen=True)
 class VisibleRows:
-    """The part of the rows that is on screen."""
+    """The part of the map's rows that is on screen."""
 
     left: float  # bytes from the rows' left edge
     right: float  # the right end, likewise
@@ -36,7 +36,7 @@ class VisibleRows:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Address ranges split at the ends of rows; one entry per piece."""
+    """Address ranges split at the ends of the map's rows; one entry per piece."""
 
     source: NDArray[np.intp]  # the index of the piece's range
     row: NDArray[np.intp]  # its row
@@ -47,23 +47,23 @@ class Pieces:
         return len(self.row)
 
     def within(self, part: VisibleRows) -> "Pieces":
-        """The pieces at least partly in `part`; they are not clipped."""
+        """The pieces of rows at least partly in `part`; they are not clipped."""
         seen = (self.row >= part.first) & (self.row < part.stop)
         seen &= (self.left < part.right) & (self.right > part.left)
         return self.only(seen)
 
     def only(self, wanted: NDArray[np.bool_]) -> "Pieces":
-        """The pieces where `wanted` is true."""
+        """The pieces of rows where `wanted` is true."""
         return Pieces(self.source[wanted], self.row[wanted], self.left[wanted], self.right[wanted])
 
     def ends_in(self, part: VisibleRows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The left and the right end of each piece, clipped to `part`."""
+        """The left and the right end of each piece of a row, clipped to `part`."""
         return np.maximum(self.left, part.left), np.minimum(self.right, part.right)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The layout of one set of regions."""
+    """The rows of the map: the layout of one set of regions."""
 
     width: int  # bytes per full row: a power of two, at least 256
     address: NDArray[np.uint64]  # of each region, ascending, uint64
@@ -81,7 +81,7 @@ class Rows:
         return bool((np.diff(self.order) < 0).any())
 
     def pieces(self, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
-        """Split address ranges at the ends of rows; each range is not empty and lies inside one region."""
+        """Split address ranges at the ends of the map's rows; each is not empty and lies inside one region."""
         region = np.searchsorted(self.address, address, side="right") - 1
         begin = (address - self.address[region]).astype(np.float64)
         end = begin + size.astype(np.float64)
@@ -99,7 +99,7 @@ class Rows:
         )
 
     def part(self, window: MapWindow | None) -> VisibleRows:
-        """The part of the rows that `window` shows (None: all), clipped to the existing rows."""
+        """The part of the map's rows that `window` shows (None: all), clipped to the existing rows."""
         if window is None:
             return VisibleRows(0.0, float(self.width), 0, len(self))
         left, right = (min(max(end, 0.0), float(self.width)) for end in sorted(window.bytes))
@@ -107,12 +107,12 @@ class Rows:
         return VisibleRows(left, right, floor(top), ceil(bottom))
 
     def region_of(self, row: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The index of the region of each row."""
+        """The index of the region of each row of the map."""
         found: NDArray[np.intp] = self.order[np.searchsorted(self.first[self.order], row, side="right") - 1]
         return found
 
     def chunks_in(self, address: NDArray[np.uint64], part: VisibleRows) -> tuple[NDArray[np.intp], int]:
-        """Which chunks are at least partly in `part`, and in how many pieces.
+        """Which chunks are at least partly in `part` of the rows, and in how many pieces.
 
         Args:
             address: the addresses of all chunks, ascending; the chunks tile the regions.
@@ -141,13 +141,13 @@ class Rows:
         return np.arange(count.sum()) + np.repeat(low - (np.cumsum(count) - count), count), pieces
 
     def of_regions(self) -> Pieces:
-        """One piece per row: the bytes of its region in it."""
+        """One piece per row of the map: the bytes of its region in it."""
         return self.pieces(self.address, self.size)
 
 
 @dataclass(frozen=True)
 class CellBytes:
-    """The bytes of each cell of an even grid over the rows: arrays (rows, columns), float64.
+    """The bytes of each cell of an even grid over the map's rows: arrays (rows, columns), float64.
 
     An image of the map is painted from it. It is here and not in `cells`: a compiled module that is imported first
     cannot give a class to the modules that it imports itself.
@@ -170,13 +170,13 @@ MANY_REGIONS: Final = 64
 
 
 def rows_of(model: Model) -> Rows:
-    """The rows of the heap at its step: by address; of many regions by size, unless events may still add some."""
+    """The map's rows for the heap at its step: by address; of many regions by size, unless more may come."""
     regions = model.regions()
     return lay_out(regions, by_size=len(regions) > MANY_REGIONS and not model.trace.following)
 
 
 def lay_out(regions: NDArray[np.void], wrapped_rows: int = WRAPPED_ROWS, *, by_size: bool = False) -> Rows:
-    """Rows for `regions` (the model's REGION records, ascending by address), or the largest ones first.
+    """Rows of the map for `regions` (the model's REGION records, ascending), or the largest ones first.
 
     The width is the smallest power of two at which the regions need at most `wrapped_rows` rows; if there are
     more than half as many regions, at most `wrapped_rows` rows more than regions.
@@ -201,7 +201,7 @@ def _rows_needed(size: NDArray[np.uint64], width: int) -> NDArray[np.uint64]:
 
 
 def no_pieces() -> Pieces:
-    """Empty pieces."""
+    """Empty pieces of rows."""
     return Pieces(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0), np.empty(0))
 
 
@@ -210,7 +210,7 @@ SPAN: Final = np.dtype([("address", "<u8"), ("size", "<u8")])
 
 
 def selected(chunks: NDArray[np.void], chosen: Selected | None) -> NDArray[np.void]:
-    """The span of the selected chunk if it still exists, as at most one `SPAN` record."""
+    """The span of the selected chunk on the map's rows if it still exists, as at most one `SPAN` record."""
     if chosen is None or not len(chunks):
         return np.empty(0, SPAN)
     at = int(np.searchsorted(chunks["address"], np.uint64(chosen.address)))

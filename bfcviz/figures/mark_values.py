@@ -8,7 +8,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.events.marks import float_labels, measured_names, valued_marks
-from bfcviz.events.schema import EVENT, Kind, joined
+from bfcviz.events.schema import EVENT, Kind
+from bfcviz.events.structured_arrays import joined
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import harmless
@@ -31,7 +32,7 @@ _DEFINITION: Final = (
 
 
 class MarkedSeries(NamedTuple):
-    """The values of the marks of one name in the window."""
+    """The values of the marks of one name in the window, such as a loss."""
 
     name: str  # of the marks
     steps: NDArray[np.int64]  # i8[n], after each mark
@@ -40,7 +41,7 @@ class MarkedSeries(NamedTuple):
 
 
 def marked_series(history: History) -> list[MarkedSeries]:
-    """The series of a window, that with the most marks first."""
+    """The series of marks' values in a window, that with the most marks first."""
     events, labels = history.values.events, history.trace.labels
     positions = positions_of(history, events)
     names = {int(each): labels.name(int(each)) for each in np.unique(events["label"])}
@@ -61,7 +62,7 @@ def _thinned_series(each: MarkedSeries) -> MarkedSeries:
 
 
 def values_panel(history: History, step: int | None, look: Look) -> Panel:
-    """The values as a panel; it always has the same number of traces."""
+    """The values of marks as a panel; it always has the same number of traces."""
     theme, series = look.paints, marked_series(history)
     shown = [_thinned_series(each) for each in series[:MOST_LINES]]
     finite = np.concatenate([each.values[np.isfinite(each.values)] for each in shown] or [np.zeros(0)])
@@ -110,7 +111,7 @@ def _mark_values_caption(series: Sequence[MarkedSeries], every: int) -> str:
 
 
 def values_table(history: History) -> pa.Table:
-    """One row per mark with such a value, by name and step."""
+    """The table of marks' values: one row per mark, by name and step."""
     series, empty = marked_series(history), [np.zeros(0)]
     return pa.table(
         {

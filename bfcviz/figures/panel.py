@@ -4,13 +4,10 @@ Every figure is first a list of `Panel`s, dictionaries in plotly's terms. The sa
 own or as one of several in a dashboard, and an update is the difference between two panels.
 """
 
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -18,46 +15,11 @@ import plotly.graph_objects as go
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.extras import imported_on_first_use
+from bfcviz.figures.plotly_script import RENDERERS, import_renderers
 from bfcviz.figures.text import axis_unit, plain_text
-from bfcviz.figures.theme import Paint, Theme, template, translucent
-from bfcviz.figures.view_options import FADE
+from bfcviz.figures.theme import Theme, template
 
-# ------------------------------------------------------------------------------
-# Plotly's script with the trace types of our figures, a quarter of the whole one; and plotly's renderers.
-
-
-TRACES: Final = frozenset({"scatter", "bar", "heatmap", "image"})
-"""The types that it draws; `tests/make_plotly.mjs` makes it."""
-
-
-@cache
-def plotly_script() -> str:
-    """The script; it sets `Plotly`."""
-    return Path(__file__).with_name("plotly.min.js").read_text(encoding="utf-8")
-
-
-def is_drawn_by_it(traces: Iterable[go.Trace]) -> bool:
-    """Whether the script draws all of these traces."""
-    return all(trace.type in TRACES for trace in traces)
-
-
-# ------------------------------------------------------------------------------
-# Plotly's renderers and widget, imported without nbformat and kaleido.
-#
-# Plotly imports nbformat beside them and asks only for its version. With nbformat come jsonschema and a parser of
-# web addresses that builds its grammar at import: as long as all other imports of an Inspector together. With kaleido,
-# which is needed for files of images only, comes what starts a browser: 0.1 s.
-
-RENDERERS: Final = "plotly.io._renderers"
-
-
-def import_renderers() -> None:
-    """Import plotly's renderers; its `show` and `FigureWidget` then use these."""
-    if RENDERERS not in sys.modules:
-        with imported_on_first_use("nbformat"), imported_on_first_use("kaleido"):
-            import_module(RENDERERS)
-
+Floats = NDArray[np.float64]
 
 TITLE: Final = 24  # pixels above a plot for its title
 LEGEND: Final = 19  # pixels per line of the legend, between title and plot
@@ -144,7 +106,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Margins:
-    """Pixels around all plots of a page; `foot` is below the lowest one.
+    """Pixels around all plots of a page of panels; `foot` is below the lowest one.
 
     They are fixed: plotly's automatic margins change with every longer tick, and legends do not follow them.
     """
@@ -155,13 +117,13 @@ class Margins:
 
     @property
     def beside(self) -> int:
-        """Pixels of a page's width outside of the plots."""
+        """Pixels of a page's width outside of the plots of its panels."""
         return self.left + self.right
 
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a panel's plot: parts (0..1) of the page's width; top and height in pixels."""
+    """The place of a panel's plot on the page: parts (0..1) of its width; top and height in pixels."""
 
     left: float
     right: float
@@ -178,7 +140,7 @@ class PanelNote(NamedTuple):
 
 
 class Picture(go.Figure):  # type: ignore[misc]
-    """A figure with the table of numbers that it shows."""
+    """A figure of panels with the table of numbers that it shows."""
 
     _table: pa.Table | None = None
     _facts: str = ""
@@ -199,12 +161,12 @@ class Picture(go.Figure):  # type: ignore[misc]
 
     @property
     def facts(self) -> str:
-        """File, step and totals, escaped; empty if unknown."""
+        """The facts below a figure of panels: file, step and totals, escaped; empty if unknown."""
         return self._facts
 
     @property
     def notes(self) -> tuple[PanelNote, ...]:
-        """The notes of its panels, in their order."""
+        """The notes of a figure's panels, in their order."""
         return self._notes
 
     def with_table(self, table: pa.Table) -> "Picture":
@@ -214,11 +176,11 @@ class Picture(go.Figure):  # type: ignore[misc]
 
     @property
     def table(self) -> pa.Table | None:
-        """The numbers drawn, one row per chunk, bin or point."""
+        """The numbers that a figure of panels draws, one row per chunk, bin or point."""
         return self._table
 
     def show(self, *args: Any, **kwargs: Any) -> None:
-        """Show the figure as plotly does, with `CONFIG`."""
+        """Show a figure of panels as plotly does, with `CONFIG`."""
         import_renderers()
         super().show(*args, **{**kwargs, "config": CONFIG | kwargs.get("config", {})})
 
@@ -235,7 +197,7 @@ class Picture(go.Figure):  # type: ignore[misc]
         display({**renderer.to_mimebundle(self.to_dict()), "image/svg+xml": still}, raw=True)
 
     def still(self) -> str:
-        """The figure as an `svg` element, without a script; empty where the user added what cannot be drawn so."""
+        """A figure of panels as an `svg` element, without a script; empty where it cannot be drawn so."""
         page = Page([each.to_plotly_json() for each in self.data], self.layout.to_plotly_json())
         if self._theme is None or Picture.draws_still is None:
             return ""
@@ -248,7 +210,7 @@ class Picture(go.Figure):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Page:
-    """A whole figure as plain data: plotly's `data` and `layout`."""
+    """A whole figure of panels as plain data: plotly's `data` and `layout`."""
 
     data: Sequence[Mapping[str, Any]]
     layout: Mapping[str, Any]
@@ -335,7 +297,7 @@ def compose(
 
 
 def unchecked(figure: Callable[..., Any], page: Page, **options: Any) -> Any:
-    """A figure of this class with the content of a page, made without plotly's checks; later changes are checked.
+    """A figure of this class from a page of panels, made without plotly's checks; later changes are checked.
 
     To check each property would take two thirds of the time. tests/integration/figures/test_plotly_checks.py does it.
     """
@@ -508,63 +470,3 @@ def _fitted_legend_lines(traces: Sequence[Mapping[str, Any]], pixels: float) -> 
             line, filled = line + 1, 0.0
         found[number], before, filled = line, legend, filled + wide
     return found
-
-
-# ------------------------------------------------------------------------------
-# Axis-parallel rectangles anywhere on a plot: one plotly trace, however many there are.
-
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Boxes:
-    """Rectangles by their edges, in axis units; four arrays of one length."""
-
-    left: Floats
-    right: Floats
-    bottom: Floats
-    top: Floats
-
-    @classmethod
-    def none(cls) -> "Boxes":
-        """No rectangles."""
-        return cls(*np.zeros((4, 0)))
-
-    def __len__(self) -> int:
-        return len(self.left)
-
-    def with_area(self) -> "Boxes":
-        """The rectangles that have an area."""
-        mask = (self.right > self.left) & (self.top > self.bottom)
-        return Boxes(self.left[mask], self.right[mask], self.bottom[mask], self.top[mask])
-
-    def corners(self) -> tuple[Floats, Floats]:
-        """Closed outlines for plotly's fill `toself`, NaN after each; one NaN if there are none.
-
-        (Plotly drops a trace without points from the legend.)
-        """
-        if not len(self):
-            return np.full(1, np.nan), np.full(1, np.nan)
-        gap = np.full(len(self), np.nan)
-        x = np.column_stack([self.left, self.right, self.right, self.left, self.left, gap]).ravel()
-        y = np.column_stack([self.bottom, self.bottom, self.top, self.top, self.bottom, gap]).ravel()
-        return x, y
-
-
-def box_trace(name: str, boxes: Boxes, paint: Paint, border: float) -> dict[str, Any]:
-    """A trace of filled rectangles; `border` is the width of their lines in pixels."""
-    filled = {"fill": "toself", "fillcolor": paint.fill}
-    return box_outlines(name, boxes, paint.line, border) | filled
-
-
-def box_outlines(name: str, boxes: Boxes, colour: str, width: float) -> dict[str, Any]:
-    """A trace of unfilled rectangles, their lines `width` pixels wide."""
-    x, y = boxes.corners()
-    return {**LINES, "name": name, "x": x, "y": y, "line": {"color": colour, "width": width}}
-
-
-def fade_trace(x: Any, y: Any, theme: Theme) -> dict[str, Any]:
-    """A trace that fades what lies under these closed outlines."""
-    paint = {"fill": "toself", "fillcolor": translucent(theme.paper, FADE)}
-    return {**LINES, "mode": "none", "x": x, "y": y, **paint, "showlegend": False}

@@ -49,7 +49,7 @@ BLACK: Final = "#000000"
 
 
 class PrintedBox(NamedTuple):
-    """A rectangle on the page, in pixels from the left and from above."""
+    """A rectangle on the printed page, in pixels from the left and from above."""
 
     left: float
     top: float
@@ -57,14 +57,14 @@ class PrintedBox(NamedTuple):
     bottom: float
 
     def meets(self, other: "PrintedBox") -> bool:
-        """Whether they have a point in common."""
+        """Whether two rectangles on the printed page have a point in common."""
         across = self.left < other.right and other.left < self.right
         return across and self.top < other.bottom and other.top < self.bottom
 
 
 @dataclass(frozen=True)
 class _Fill:
-    """A fill."""
+    """A fill in a printed figure."""
 
     colour: str  # its grey
     # the colour of a plate below a text: its grey, if it has a pattern; None: no plate is needed
@@ -72,7 +72,7 @@ class _Fill:
     edges: Floats  # its outline, in pixels; shape (n, 4): from x, y to x, y
 
     def crossings(self, level: float, *, along: int) -> Floats:
-        """Where the outline crosses a horizontal line, at this y (`along` 0), or a vertical one, at this x (1)."""
+        """Where the outline of a printed fill crosses a horizontal line (`along` 0), or a vertical one (1)."""
         first, last = self.edges[:, 1 - along], self.edges[:, 3 - along]
         hit = (first <= level) != (last <= level)
         share = (level - first[hit]) / (last[hit] - first[hit])
@@ -83,7 +83,7 @@ class _Fill:
 
 @dataclass(frozen=True)
 class _PrintedPlot:
-    """The axes of some traces: axis units to pixels."""
+    """The axes of some traces of a printed figure: axis units to pixels."""
 
     left: float
     top: float
@@ -102,7 +102,7 @@ class _PrintedPlot:
 
 
 def fit_labels(drawn: go.Figure) -> go.Figure:
-    """The figure, changed: each text inside its plots has room, contrast, and meets no other one, nor a marker.
+    """The figure for print, changed: each text inside its plots has room, contrast, and meets no other one.
 
     A text that finds no room is shortened, then left out: a table and the caption have its numbers.
 
@@ -220,7 +220,7 @@ def _printed_name_and_size(text: str) -> tuple[str, str]:
 
 
 def _fill_below_printed_text(fills: Sequence[_Fill], x: float, y: float) -> tuple[_Fill, float, float] | None:
-    """The topmost fill at a point, and the width and height that a text centred there has."""
+    """The topmost fill at a point of a printed figure, and the size that a text centred there has."""
     across: list[float] = []
     down: list[float] = []
     for fill in reversed(fills):
@@ -264,7 +264,7 @@ def _printed_marker_boxes(drawn: go.Figure) -> Iterator[PrintedBox]:
 
 
 def _plot_of(drawn: go.Figure, trace: Any) -> _PrintedPlot | None:
-    """The plot of a trace; None where plotly chooses the range of an axis, or the axis has no numbers."""
+    """The printed plot of a trace; None where plotly chooses an axis' range, or it has no numbers."""
     layout, margin = drawn.layout, drawn.layout.margin
     x, y = (layout[f"{name[0]}axis{name[1:]}"] for name in (trace.xaxis or "x", trace.yaxis or "y"))
     if any(axis.range is None or axis.type not in {None, "linear", "-"} for axis in (x, y)):
@@ -327,7 +327,7 @@ _LINE: Final = 1.0  # a line, and the edge of a band; fills of chunks have thinn
 
 
 def in_greys(drawn: go.Figure) -> go.Figure:
-    """The figure, changed: greys and patterns for fills, black lines told apart by their dashes.
+    """The figure for print, changed: greys and patterns for fills, black lines told apart by their dashes.
 
     A figure whose chunks are an image keeps its colours: an image has no patterns.
     """
@@ -370,7 +370,7 @@ def _bar_in_greys(trace: Any, known: dict[str, tuple[str, str]]) -> None:
 
 
 def _scatter_in_greys(trace: Any, known: dict[str, tuple[str, str]], dash: str) -> int:
-    """Repaint the trace; returns 1 if it took `dash`."""
+    """Repaint the trace in greys for print; returns 1 if it took `dash`."""
     _trace_text_in_black(trace)
     if "markers" in (trace.mode or ""):
         trace.marker.color = BLACK
@@ -407,7 +407,7 @@ def _grey_pattern(grey: str, shape: str) -> dict[str, Any]:
 
 
 def _grey_and_pattern(fill: str, known: dict[str, tuple[str, str]]) -> tuple[str, str]:
-    """The grey and the pattern of a fill: the same for each trace of this fill."""
+    """The grey and the pattern of a printed fill: the same for each trace of this fill."""
     if fill == _FAINT:
         return _FAINT, ""
     fill = _HOLDERS.get(fill, fill)
@@ -521,7 +521,7 @@ def _paper_legend_at(share: float) -> dict[str, Any]:
 
 
 def _caption_at(lines: list[str], right: float, up: float) -> dict[str, Any]:
-    """The caption as a text so many pixels from the lower left corner of the plots."""
+    """The caption of a printed figure as a text so many pixels from the lower left corner of the plots."""
     return {
         "text": "<br>".join(lines),
         "align": "left",
@@ -561,13 +561,13 @@ def _paper_caption(figure: go.Figure, width: int) -> list[str]:
 
 
 def _axis_title(axis: Any) -> tuple[str, str]:
-    """The title of an axis, and what it says beside the quantity, which has more room in the caption."""
+    """The title of a printed axis, and what it says beside the quantity, which the caption has room for."""
     title, _, more = (axis.title.text or "").partition("; ")
     return title, more
 
 
 def _one_legend(drawn: go.Figure, width: int) -> int:
-    """Give all traces one legend, each name once; returns its height, where its rows are as wide as the plots."""
+    """Give all traces of a printed figure one legend, each name once; returns its height."""
     names: list[str] = []
     for trace in drawn.data:
         if trace.type not in {"scatter", "bar"}:  # an image

@@ -29,7 +29,8 @@ from bfcviz.figures.map_image import (
     raster_image,
 )
 from bfcviz.figures.map_rows import SPAN, CellBytes, Pieces, Rows, VisibleRows, no_pieces, rows_of, selected
-from bfcviz.figures.panel import LINES, TEXTS, Boxes, Floats, Panel, box_outlines, box_trace
+from bfcviz.figures.panel import LINES, TEXTS, Floats, Panel
+from bfcviz.figures.rectangles import Boxes, box_outlines, box_trace
 from bfcviz.figures.text import axis_unit, fitted, harmless, round_bytes
 from bfcviz.figures.theme import Paint, Theme, contrasting, mixed, translucent
 from bfcviz.figures.view import DashboardPlace, HeapData, View
@@ -55,7 +56,7 @@ TOP, BOTTOM = 0.08, 0.92
 
 
 def boxes_of(pieces: Pieces, divisor: int) -> Boxes:
-    """The rectangles of pieces, in axis units."""
+    """The rectangles of pieces on the region map, in axis units."""
     row = pieces.row.astype(np.float64)
     return Boxes(pieces.left / divisor, pieces.right / divisor, row + TOP, row + BOTTOM)
 
@@ -122,22 +123,22 @@ class VisibleChunks:
 
     @cached_property
     def pieces(self) -> Pieces:
-        """The chunks, split at the ends of rows."""
+        """The chunks on the region map, split at the ends of rows."""
         return self.cut(self.chunks["address"], self.chunks["size"])
 
     @property
     def screen(self) -> float:
-        """The width of the screen in bytes."""
+        """The width of the region map's screen in bytes."""
         return max(self.part.right - self.part.left, 1.0)
 
     @property
     def box_height(self) -> float:
-        """The height of a box in pixels."""
+        """The height of a box on the region map in pixels."""
         return self.pixels[1] / max(len(self.part), 1) * (BOTTOM - TOP)
 
     @property
     def rows_have_room(self) -> bool:
-        """Whether rows are high enough for lines along their edges, which would cover lower rows."""
+        """Whether rows of the region map are high enough for lines along their edges, over no lower row."""
         return self.box_height >= _GAP
 
     @property
@@ -147,11 +148,11 @@ class VisibleChunks:
 
     @property
     def rows_share_pixels(self) -> bool:
-        """Whether rows are so low that most pixels show parts of several."""
+        """Whether rows of the region map are so low that most pixels show parts of several."""
         return len(self.chunks) > 0 and self.box_height < _LOW
 
     def cut(self, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
-        """The pieces of these address ranges that are on screen."""
+        """The pieces of these address ranges that are on the region map's screen."""
         return self.rows.pieces(address, size).within(self.part)
 
 
@@ -185,7 +186,7 @@ Details = Mapping[str, object]
 def points_in_pieces(
     chunks: NDArray[np.void], pieces: Pieces, part: VisibleRows, labels: Labels, details: Details = NO_DETAILS
 ) -> dict[str, Any]:
-    """Points for exact rectangles: at least one per piece.
+    """Hover points on a region map of exact rectangles: at least one per piece.
 
     Returns:
         `x` in bytes from the row's left edge, `y` in rows, `hovertemplate` and `meta` of a plotly trace.
@@ -213,7 +214,7 @@ def points_in_pieces(
 def points_on_grid(
     chunks: NDArray[np.void], rows: Rows, part: VisibleRows, labels: Labels, details: Details = NO_DETAILS
 ) -> dict[str, Any]:
-    """Points for an image: an even grid, each point with the text of the chunk at its address."""
+    """Hover points on a region map as an image: an even grid, each with the text of the chunk at its address."""
     lines = min(len(part), _ROWS_ON_GRID)
     columns = max(_POINTS_ON_GRID // lines, 1)
     line = np.unique(np.linspace(part.first, part.stop, lines, endpoint=False).astype(np.intp))
@@ -319,7 +320,7 @@ _MOST_GAPS: Final = 1500
 
 
 def names_in_boxes(visible: VisibleChunks, pieces: Pieces, labels: Labels) -> dict[str, Any]:
-    """A text trace: `label, size` in the boxes that have room for it; each chunk once, in its widest piece.
+    """A trace of names on the region map: `label, size` in boxes with room for it; each chunk once.
 
     The size is the allocated one. Where waste has a colour of its own, the text is in the requested part: across both
     colours it could not be read. Faded chunks have no text.
@@ -352,7 +353,7 @@ def names_in_boxes(visible: VisibleChunks, pieces: Pieces, labels: Labels) -> di
 
 
 def _without_waste(visible: VisibleChunks, pieces: Pieces) -> Pieces:
-    """The boxes of free chunks, and of the requested parts of chunks in use (of all of it where that is unknown)."""
+    """The boxes of free chunks on the region map, and of the requested parts of chunks in use."""
     if not visible.shows_waste or not len(pieces):
         return pieces
     chunks = visible.chunks
@@ -361,7 +362,7 @@ def _without_waste(visible: VisibleChunks, pieces: Pieces) -> Pieces:
 
 
 def _with_room(pieces: Pieces, wide: Floats) -> NDArray[np.intp]:
-    """The widest piece of each chunk that has room for a text."""
+    """The widest piece of each chunk on the region map that has room for a text."""
     order = np.lexsort([-wide, pieces.source])
     first = np.append(True, np.diff(pieces.source[order]) > 0) if len(order) else np.zeros(0, bool)
     found = order[first]
@@ -381,7 +382,7 @@ def _map_box_text(name: str, size: int, room: int, *, two: bool) -> str:
 
 
 def gaps(visible: VisibleChunks, pieces: Pieces) -> dict[str, Any]:
-    """A trace of lines in the paper's colour between neighbouring boxes that are wide enough to spare them.
+    """A trace of lines in the paper's colour between neighbouring boxes of the region map, where they are wide.
 
     It is one line a row, along the row's lower edge; see `region_map_rectangles`.
     """
@@ -427,7 +428,7 @@ def lone_pieces(visible: VisibleChunks) -> tuple[Floats, Floats]:
 
 
 def lone(visible: VisibleChunks, x: NDArray[Any], row: NDArray[Any]) -> dict[str, Any]:
-    """A trace that marks lone chunks in use; empty if there are many, because many are visible anyway."""
+    """A trace that marks lone chunks in use on the region map; empty if many, which are visible anyway."""
     shown = 0 < len(x) <= _MOST_LONE
     return {
         "type": "scatter",
@@ -443,7 +444,7 @@ def lone(visible: VisibleChunks, x: NDArray[Any], row: NDArray[Any]) -> dict[str
 
 
 def gone_trace(visible: VisibleChunks, spans: NDArray[np.void]) -> dict[str, Any]:
-    """A trace that shades where chunks were in use at an earlier step."""
+    """A trace that shades where chunks on the region map were in use at an earlier step."""
     pieces, grey = visible.cut(spans["address"], spans["size"]), visible.theme.other
     boxes = boxes_of(pieces, visible.divisor)
     trace = box_trace("gone", boxes, Paint(translucent(grey.fill, 0.55), grey.fill), 0)
@@ -453,7 +454,7 @@ def gone_trace(visible: VisibleChunks, spans: NDArray[np.void]) -> dict[str, Any
 def outline_traces(
     visible: VisibleChunks, highlighted: NDArray[np.void], chosen: NDArray[np.void], found: NDArray[np.void]
 ) -> list[dict[str, Any]]:
-    """Traces: outlines of what a search found and of what this step touched, markers of narrow chunks, the selection.
+    """Outlines on the region map: of what a search found and this step touched, narrow chunks, the selection.
 
     Args:
         visible: what is on screen.
@@ -508,14 +509,14 @@ _FEWEST_COLUMNS = 160
 
 
 def exact_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]:
-    """All chunks as rectangles with their names."""
+    """All chunks of the region map as rectangles with their names."""
     return _map_traces(visible, labels, _hidden_map_image_trace(), visible.pieces, lone_pieces(visible))
 
 
 def image_traces(
     visible: VisibleChunks, labels: Labels, cells: "MapCells | None" = None
 ) -> list[dict[str, Any]]:
-    """The image, of these cells if they were measured before, and empty rectangle traces for the legend."""
+    """The region map as an image, of these cells if measured, and empty rectangle traces for the legend."""
     cells = cells or map_image_cells(visible)
     image = _map_image_trace(visible, cells.held)
     row, column = cells.lone
@@ -544,7 +545,7 @@ def _map_traces(
 
 
 def moving_image_trace(visible: VisibleChunks) -> dict[str, Any]:
-    """An image of all chunks, with half of the cells: for a map that moves."""
+    """An image of all chunks, with half of the cells: for a region map that moves."""
     return _map_image_trace(visible, _map_cell_bytes(visible, _CELLS // 2))
 
 
@@ -556,7 +557,7 @@ class MapCells(NamedTuple):
 
 
 def map_image_cells(visible: VisibleChunks) -> MapCells:
-    """The cells of an image."""
+    """The cells of the region map's image."""
     held = _map_cell_bytes(visible, _CELLS)
     return MapCells(merged_raster_rows(held), lone_raster_cells(held, round(ALONE * held.region.shape[1])))
 
@@ -646,7 +647,7 @@ def _chunk_class_rectangles(visible: VisibleChunks, pieces: Pieces) -> list[dict
 
 
 def _edgeless_paint(paint: Paint) -> Paint:
-    """Borders in the colour of the fill: narrow chunks are mostly border, and must look as in the legend."""
+    """Borders on the region map in the colour of the fill: narrow chunks are mostly border."""
     return Paint(paint.fill, paint.fill)
 
 
@@ -672,7 +673,7 @@ def _region_frames_trace(visible: VisibleChunks) -> dict[str, Any]:
 
 
 def hover_points(visible: VisibleChunks, labels: Labels, details: Details = NO_DETAILS) -> dict[str, Any]:
-    """A trace of invisible points with hover texts."""
+    """A trace of invisible points on the region map with hover texts."""
     chunks, part = visible.chunks, visible.part
     if len(visible.pieces) <= EXACT_CHUNKS:
         points = points_in_pieces(chunks, visible.pieces, part, labels, details)
@@ -682,12 +683,12 @@ def hover_points(visible: VisibleChunks, labels: Labels, details: Details = NO_D
 
 
 def invisible_points(points: Mapping[str, Any], divisor: int) -> dict[str, Any]:
-    """The trace of points, whose `x` is in bytes."""
+    """The trace of the region map's hover points, whose `x` is in bytes."""
     return {"type": "scatter", "mode": "none", **points, "x": points["x"] / divisor, "showlegend": False}
 
 
 def note_trace(visible: VisibleChunks, *, known: bool = True) -> dict[str, Any]:
-    """A text that says if there is no region, or that the file does not tell (`known`)."""
+    """A text on the region map that says if there is no region, or that the file does not tell (`known`)."""
     empty = int(len(visible.rows) == 0)
     text = "no region at this step" if known else "the file does not show the heap"
     return {
@@ -704,7 +705,7 @@ def note_trace(visible: VisibleChunks, *, known: bool = True) -> dict[str, Any]:
 
 
 def touched(events: Events | None, chunks: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.void]:
-    """The spans to outline for `events`, as `SPAN` records; each lies inside one region of `regions`.
+    """The spans that `events` touched, to outline on the region map, each in one of `regions`, as `SPAN` records.
 
     A SPLIT touches both parts, a MERGE the merged chunk, an EXTEND the new bytes of its region; an OOM the largest
     free chunk, which was too small. A RELEASE and a MARK touch nothing.
@@ -758,7 +759,7 @@ _MARKER_INSET: Final = 0.012  # of the width of the map: the middle of a marker 
 
 
 def request_marks(visible: VisibleChunks, answer: Fit | None, labels: Labels) -> list[dict[str, Any]]:
-    """Three traces: chunks that would take it, the nearest miss, and markers; empty without a request."""
+    """Marks of a request on the region map: chunks that would take it, the nearest miss, and markers."""
     takers, miss, blockers = _NONE, _NONE, _NONE
     if answer is not None:
         takers = answer.takers[:MOST_TAKERS]
@@ -820,7 +821,7 @@ def _map_in_the_way_crosses(
 
 
 def _in_legend(spans: NDArray[np.void], name: str) -> dict[str, Any]:
-    """A name only where something is marked: a dashboard keeps room in the legend for every name."""
+    """A name in the region map's legend only where something is marked: a dashboard keeps room for all."""
     return {"name": name if len(spans) else "", "showlegend": len(spans) > 0}
 
 
@@ -831,7 +832,7 @@ def _map_chunk_place_text(chunk: np.void) -> str:
 def _marker_points(
     visible: VisibleChunks, pieces: Pieces, symbol: tuple[str, int, str, str], texts: Sequence[str]
 ) -> dict[str, Any]:
-    """A marker near the left edge of each piece, or of its part on screen: its name is in the middle."""
+    """A marker on the region map near the left edge of each piece, or of its part on screen."""
     shape, size, colour, rim = symbol
     left, right = pieces.ends_in(visible.part)
     inset = np.minimum((right - left) / 2, _MARKER_INSET * (visible.part.right - visible.part.left))
@@ -853,7 +854,7 @@ MOST_FOUND: Final = 300  # matches that are outlined; more of them cannot be tol
 
 
 def map_search_matches(chunks: NDArray[np.void], labels: Labels, search: str | None) -> NDArray[np.bool_]:
-    """Which chunks a search finds; only an address finds free ones."""
+    """Which chunks of the region map a search finds; only an address finds free ones."""
     if not search or not search.strip():
         return np.zeros(len(chunks), bool)
     is_address = search_filter(search).address is not None
@@ -862,7 +863,7 @@ def map_search_matches(chunks: NDArray[np.void], labels: Labels, search: str | N
 
 
 def _outlined_matches(chunks: NDArray[np.void], matches: NDArray[np.bool_]) -> NDArray[np.void]:
-    """The matches of a search that are outlined, the largest `MOST_FOUND`."""
+    """The matches of a search that the region map outlines, the largest `MOST_FOUND`."""
     at = np.flatnonzero(matches)
     if len(at) > MOST_FOUND:
         at = np.sort(at[np.argpartition(~chunks["size"][at], MOST_FOUND)[:MOST_FOUND]])
@@ -970,7 +971,7 @@ def _visible_chunks(model: Model, look: Look, colours: Colouring | None) -> tupl
 
 
 def image_panel(model: Model, look: Look, colours: Colouring) -> Panel:
-    """The map as an image, without the slow parts: hover texts, names and outlines. See `region_panel`."""
+    """The region map as an image, without the slow parts: hover texts, names and outlines. See `region_panel`."""
     visible, _ = _visible_chunks(model, look, colours)
     image = moving_image_trace(visible) if len(visible.chunks) else {"visible": False}
     return _image_panel(replace(visible, **_NO_CHUNKS), image, model.trace.labels, look)
@@ -1002,7 +1003,7 @@ def moving_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
 
 
 def _image_panel(visible: VisibleChunks, image: Mapping[str, Any], labels: Labels, look: Look) -> Panel:
-    """The map with this image, the fields of its trace that change; `visible` has no chunks."""
+    """The region map with this image, the fields of its trace that change; `visible` has no chunks."""
     empty, *others = exact_traces(visible, labels)
     no_spans = np.empty(0, SPAN)
     traces = [
@@ -1022,7 +1023,7 @@ _BY_SIZE: Final = "many regions, the largest first"
 
 
 def row_order(rows: Rows) -> str:
-    """The order of the rows, in words."""
+    """The order of the region map's rows, in words."""
     return _BY_SIZE if rows.are_by_size else _BY_ADDRESS
 
 
@@ -1044,7 +1045,7 @@ def _region_map_panel(
 
 
 def chunk_at(model: Model, x: float, y: float, look: Look) -> np.void | None:
-    """The chunk at `x`, `y` of the map drawn with `look`, as a CHUNK record; None if there is none.
+    """The chunk at `x`, `y` of the region map drawn with `look`, as a CHUNK record; None if there is none.
 
     A click next to a chunk in use that is too narrow to hit selects that chunk.
 
@@ -1130,7 +1131,7 @@ def _region_map_y_axis(rows: Rows, part: VisibleRows, look: Look) -> dict[str, A
 
 
 def _row_names(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
-    """Tick labels of the rows: the region at its first row, else the offset; fewer if there are many rows."""
+    """Tick labels of the region map's rows: the region at its first row, else the offset; fewer if many."""
     longest = int(rows.size.max(initial=0))
     divisor, unit = axis_unit(max(rows.width, longest // 5))  # "+10,240 MiB" would be clipped
     if rows.are_by_size and len(part) > _MOST_TICKS:
@@ -1165,7 +1166,7 @@ def _region_map_size_ticks(rows: Rows, part: VisibleRows) -> tuple[list[float], 
 
 
 def chunk_table(model: Model) -> pa.Table:
-    """One row per chunk, by address; sizes in bytes."""
+    """The table of the region map: one row per chunk, by address; sizes in bytes."""
     chunks = model.chunks()
     in_use, size, requested = chunks["in_use"], chunks["size"], chunks["requested"]
     names = model.trace.labels
@@ -1188,7 +1189,7 @@ def chunk_table(model: Model) -> pa.Table:
 
 
 def map_panel(heap: HeapData, look: Look, live_map: LiveMap | None = None) -> Panel:
-    """The map of the heap at its step.
+    """The region map of the heap at its step.
 
     Args:
         heap: the heap; a dashboard lists holders beside the map.

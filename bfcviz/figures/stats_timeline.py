@@ -24,7 +24,7 @@ _UNNAMED: Final[dict[str, Any]] = {"showlegend": False, "hoverinfo": "skip", "ho
 
 @dataclass(frozen=True)
 class _Scale:
-    """The y axis: bytes per unit, the unit's name, the end of the axis in units, the limit to draw in bytes."""
+    """The y axis of the stats timeline: bytes per unit, its name, the end in units, the limit to draw in bytes."""
 
     divisor: int
     unit: str
@@ -33,7 +33,7 @@ class _Scale:
 
 
 def stats_panel(history: History, step: int | None, look: Look) -> Panel:
-    """The timeline as a panel; only its last trace depends on `step`."""
+    """The stats timeline as a panel; only its last trace depends on `step`."""
     theme, scale = look.paints, _stats_axis_scale(history)
     pale = mixed(theme.in_use.fill, theme.paper, 0.6)
     traces = [
@@ -78,7 +78,7 @@ _DEFINITION: Final = (
 
 
 def stats_table(history: History) -> pa.Table:
-    """The intervals as a table; the columns are those of `timeline`."""
+    """The intervals of the stats timeline as a table; the columns are those of `timeline`."""
     names = [
         name
         for name in history.series.dtype.names or ()
@@ -102,7 +102,7 @@ def _stats_axis_scale(history: History) -> _Scale:
 
 
 def _samples_of_device(history: History) -> MemorySamples | None:
-    """The samples of the heap's device."""
+    """The samples of the heap's device, for the stats timeline."""
     return device_memory(history.trace.origin.details, device_number(history.trace, history.pool))
 
 

@@ -35,7 +35,7 @@ _FEWEST_TICKS: Final = 6  # of an axis that names none
 
 
 def as_svg(page: Page, theme: Theme, width: int = WIDTH) -> str:
-    """The page as an `svg` element, `width` pixels wide; it scales with the element around it.
+    """A page of panels as an `svg` element, `width` pixels wide; it scales with the element around it.
 
     Raises:
         NotImplementedError: a trace or an axis says what this module does not draw.
@@ -72,7 +72,7 @@ Picture.draws_still = as_svg
 
 
 def picture(name: str, model: Model, look: Look, *, width: int = WIDTH, highest: int | None = None) -> str:
-    """A view of the heap at its step as HTML, in light and in dark colours: `SHOWN` shows those of the page.
+    """A view of the heap at its step as SVG in HTML, in light and in dark colours: `SHOWN` shows those of the page.
 
     Args:
         name: one of `VIEWS`.
@@ -98,7 +98,7 @@ SHOWN: Final = ".bfcviz-light{display:var(--if-light)}.bfcviz-dark{display:var(-
 
 @dataclass(frozen=True)
 class _Box:
-    """A rectangle of the picture, in pixels from its upper left corner."""
+    """A rectangle of the SVG, in pixels from its upper left corner."""
 
     left: float
     top: float
@@ -116,7 +116,7 @@ class _Box:
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis: pixels `begin` to `end` are the values `low` to `high` (of a logarithmic one, their logarithms)."""
+    """An axis of the SVG: pixels `begin` to `end` are the values `low` to `high`, or their logarithms."""
 
     settings: Mapping[str, Any]
     begin: float
@@ -145,7 +145,7 @@ class _Axis:
         return cls(settings, begin, end, float(low), float(high), names)
 
     def at(self, values: Any) -> Floats:
-        """The pixels of these values; NaN where a value is none."""
+        """The pixels of these values on an axis of the SVG; NaN where a value is none."""
         if self.names:
             values = [self.names.index(each) if isinstance(each, str) else each for each in values]
         found = np.array([np.nan if each is None else each for each in values], np.float64)
@@ -156,7 +156,7 @@ class _Axis:
         return pixels
 
     def ticks(self) -> tuple[list[float], list[str]]:
-        """The pixels of the ticks inside of the axis, and their texts."""
+        """The pixels of the ticks inside of an axis of the SVG, and their texts."""
         settings = self.settings
         if self.names:
             return self.at(self.names).tolist(), list(self.names)
@@ -210,6 +210,8 @@ def _svg_axis_names(trace: Mapping[str, Any], axis: str) -> Sequence[Any]:
 
 @dataclass(frozen=True)
 class _Plot:
+    """One plot of the SVG: its box, its axes and the traces in it."""
+
     x: _Axis
     y: _Axis
     theme: Theme
@@ -263,7 +265,7 @@ class _Plot:
         )
 
     def _line(self, trace: Mapping[str, Any]) -> str:
-        """The line of a trace and the area that it fills."""
+        """The line of a trace and the area that it fills, as SVG."""
         x, y = self.x.at(trace["x"]), self.y.at(trace["y"])
         line, fill = trace.get("line", {}), trace.get("fill", "none")
         if fill not in {"none", "toself", "tozeroy"}:
@@ -313,7 +315,7 @@ class _Plot:
         )
 
     def _bars(self, trace: Mapping[str, Any], offset: float, width: float) -> tuple[str, str]:
-        """The bars of a trace, and their texts."""
+        """The bars of a trace, and their texts, as SVG."""
         flat = trace.get("orientation") == "h"
         across, along = (self.y, self.x) if flat else (self.x, self.y)
         places, sizes = (trace["y"], trace["x"]) if flat else (trace["x"], trace["y"])
@@ -462,7 +464,7 @@ _SHAPES: Final = {
 
 
 class _Symbol(NamedTuple):
-    """A marker: its name, its diameter in pixels, its colour, and the colour and width of its line."""
+    """A marker in the SVG: its name, its diameter in pixels, its colour, and the colour and width of its line."""
 
     name: str
     size: float
@@ -495,7 +497,7 @@ _ANCHORS: Final = {"left": "end", "center": "middle", "right": "start"}
 
 
 class _Font(NamedTuple):
-    """Pixels and colours of a text; `halo` is that of the lines around its letters, "" where there are none."""
+    """Pixels and colours of a text in the SVG; `halo` is that of the lines around its letters, "" for none."""
 
     size: float
     colour: str

@@ -35,7 +35,7 @@ Points = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class _Cell:
-    """One cell: `times` the least memory that any rules need; None: it does not fit."""
+    """One cell of the heat map: `times` the least memory that any rules need; None: it does not fit."""
 
     row: str
     column: str
@@ -47,7 +47,7 @@ class _Cell:
 
 
 def sweep_heat_map(table: pa.Table, look: Look = PLAIN, remarks: Sequence[str] = ()) -> Picture:
-    """The results of a sweep, or those so far.
+    """The heat map of a sweep's results, or of those so far.
 
     Args:
         table: a row a point, with the columns of `bfcviz.SweepResults.to_arrow()`.
@@ -241,7 +241,7 @@ def _heat_map_path_end(path: str) -> str:
 
 
 def _column_name(name: str) -> str:
-    """The name of a policy on several lines: the options below it."""
+    """The name of a policy in the heat map on several lines: the options below it."""
     head, _, options = name.partition(":")
     lines = [head, *options.split(",")] if options else [head]
     shown = [harmless(line, _CELL) for line in lines[:_OPTION_LINES]]

@@ -29,7 +29,7 @@ _ISOLATE, _END_ISOLATE = "\u2068", "\u2069"
 
 
 def harmless(text: str, longest: int = LONGEST) -> str:
-    """`text` as one line that is safe in plotly and HTML, and does not change the text around it.
+    """A text for a picture on one line that is safe in plotly and HTML, and does not change the text around it.
 
     Escapes markup and lone surrogates (which no message can carry), turns control characters into spaces, isolates
     right-to-left text, and replaces the middle of more than `longest` characters by an ellipsis (op names differ at
@@ -64,7 +64,7 @@ def legend_texts(names: Sequence[str]) -> list[str]:
 
 
 def fitted(name: str, room: int) -> str:
-    """As many of the last parts of a name as have room; both ends of the last one if it has none; or nothing."""
+    """As many of the last parts of a name as a picture has room for; both ends of the last one if none; or nothing."""
     if len(name) <= room:
         return name
     parts = [part for part in name.split("/") if part] or [""]
@@ -84,7 +84,7 @@ _SCALES = tuple(
 
 
 def axis_unit(largest: float) -> tuple[int, str]:
-    """Divisor and name of the binary unit in which `largest` bytes is a number below 2048."""
+    """For an axis of a picture, divisor and name of the binary unit in which `largest` bytes is below 2048."""
     for divisor, unit in _SCALES:
         if largest < 2048 * divisor:
             return divisor, unit
@@ -92,12 +92,12 @@ def axis_unit(largest: float) -> tuple[int, str]:
 
 
 def round_bytes(num_bytes: int) -> str:
-    """Bytes in few letters: `4 MiB` and not `4.0 MiB`."""
+    """Bytes in few letters, for texts in pictures: `4 MiB` and not `4.0 MiB`."""
     return format_bytes(num_bytes).replace(".0 ", " ")
 
 
 def plain_text(text: str) -> str:
-    """The visible characters of a text with markup."""
+    """The visible characters of a picture's text with markup."""
     return unescape(re.sub("<[^>]*>", "", text))
 
 
@@ -105,7 +105,7 @@ _NARROW, _WIDE = frozenset("ijlftrI.,:;|'!()[]{} /-"), frozenset("mwMWGOQ@%…")
 
 
 def text_width(text: str, size: float) -> float:
-    """Roughly the pixels of a line of text; markup has none."""
+    """Roughly the pixels of a line of text in a picture; markup has none."""
     parts = (
         0.34 if each in _NARROW else 0.86 if each in _WIDE else 0.68 if each.isupper() else 0.59
         for each in plain_text(text)
@@ -143,6 +143,6 @@ def picture_facts(model: Model) -> str:
 
 
 def file_name(trace: Trace) -> str:
-    """The name of the trace's file without its folder, escaped."""
+    """The name of the trace's file without its folder, escaped for a picture."""
     name = PurePath(str(trace.path or trace.origin.source or "")).name
     return harmless(name or "not from a file", _LONGEST)

@@ -15,18 +15,18 @@ from typing import Any, Literal
 
 
 def mixed(one: str, other: str, share: float) -> str:
-    """The colour that is `share` (0..1) of the way from `one` to `other`, as `#RRGGBB`."""
+    """The colour of a theme that is `share` (0..1) of the way from `one` to `other`, as `#RRGGBB`."""
     parts = zip(rgb(one), rgb(other), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * share):02X}" for a, b in parts)
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
-    """`#RRGGBB` as red, green, blue, each 0..255."""
+    """A theme's colour `#RRGGBB` as red, green, blue, each 0..255."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
 def contrasting(fill: str) -> str:
-    """Black or white: whichever can be read on `fill`."""
+    """Black or white: whichever can be read on a theme's `fill`."""
     red, green, blue = (_linear_colour_channel(value / 255) for value in rgb(fill))
     return "#000000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > _MIDDLE else "#FFFFFF"
 
@@ -40,7 +40,7 @@ def _linear_colour_channel(value: float) -> float:
 
 
 def translucent(colour: str, opacity: float) -> str:
-    """`#RRGGBB` as an rgba() string with this opacity (0..1)."""
+    """A theme's colour `#RRGGBB` as an rgba() string with this opacity (0..1)."""
     red, green, blue = rgb(colour)
     return f"rgba({red},{green},{blue},{opacity:g})"
 
@@ -220,7 +220,7 @@ def template(theme: Theme) -> dict[str, Any]:
 
 
 def variables(theme: Theme) -> str:
-    """The declarations of all colours of a theme; the classes are `--class-0` and so on.
+    """A theme as CSS: the declarations of all its colours; the classes are `--class-0` and so on.
 
     `--if-light` and `--if-dark` are values of `display`, for what is there once for each theme.
     """
@@ -246,12 +246,12 @@ def variables(theme: Theme) -> str:
 
 
 def holder_variables(theme: Theme) -> str:
-    """The declarations of the colours of the classes of the colouring by holder: `--holder-0` and so on."""
+    """A theme as CSS: the declarations of the colours by holder: `--holder-0` and so on."""
     return "".join(f"--holder-{number}:{paint.fill};" for number, paint in enumerate(theme.holders))
 
 
 def holder_rules(around: str = "") -> str:
-    """Rules that paint the elements of the classes `holder-0` and so on, inside of a selector."""
+    """A theme as CSS: rules that paint the elements of the classes `holder-0` and so on, in a selector."""
     return "".join(
         f"{around} .holder-{number}{{fill:var(--holder-{number});background:var(--holder-{number})}}"
         for number in range(len(LIGHT.holders))
@@ -259,7 +259,7 @@ def holder_rules(around: str = "") -> str:
 
 
 def following(selector: str, declared: Callable[[Theme], str] = variables) -> str:
-    """Rules that give an element these variables: JupyterLab's theme, and elsewhere the reader's preference."""
+    """A theme as CSS: rules that give an element JupyterLab's theme, and elsewhere the reader's preference."""
     light, dark = declared(LIGHT), declared(DARK)
     return (
         f"{selector}{{{light}}}"

@@ -37,7 +37,7 @@ _VEIL: Final = 0.62  # opacity over the steps that the other timelines do not sh
 
 
 def strip_traces(history: History, look: Look) -> list[Mapping[str, Any]]:
-    """The traces that depend on neither the step nor the window, of the history of the whole trace."""
+    """The traces of the time strip that depend on neither the step nor the window, of the whole trace."""
     theme, top = look.paints, _strip_axis_end(history)
     divisor, unit = axis_unit(_strip_peak(history))
     x, y = timeline_parts.upper_edge(history.series, "bytes_in_use", history.step_axis)
@@ -89,12 +89,12 @@ def strip_panel(history: History, traces: Sequence[Mapping[str, Any]], step: int
 
 
 def _strip_peak(history: History) -> float:
-    """The most bytes in use, at least 1."""
+    """The most bytes in use on the time strip, at least 1."""
     return float(max(history.series["bytes_in_use_max"].max(initial=0), 1))
 
 
 def _strip_axis_end(history: History) -> float:
-    """The end of the y axis in its units: marks and phases have room above the memory in use."""
+    """The end of the time strip's y axis in its units: marks and phases have room above."""
     plain, most = len(without_phases(history).events), _strip_peak(history)
     room = _ABOVE_MARKS if plain else _ABOVE
     if plain < len(history.marks.events):
@@ -103,7 +103,7 @@ def _strip_axis_end(history: History) -> float:
 
 
 def _strip_mark_names(history: History, top: float, theme: Theme) -> dict[str, Any]:
-    """The names of marks, right of their lines, where they have room; of close marks of one name the last has it."""
+    """The names of marks on the time strip, right of their lines, where they have room."""
     events = without_phases(history).events
     across = positions_of(history, events)
     left, right = history.step_axis.range(None)
@@ -130,7 +130,7 @@ def _strip_mark_names(history: History, top: float, theme: Theme) -> dict[str, A
 
 
 def _strip_failure_lines(history: History, top: float, theme: Theme) -> dict[str, Any]:
-    """A line at each failed request."""
+    """A line on the time strip at each failed request."""
     across = positions_of(history, history.failed.events)
     return {
         "type": "scatter",
@@ -144,7 +144,7 @@ def _strip_failure_lines(history: History, top: float, theme: Theme) -> dict[str
 
 
 def _strip_window(history: History, look: Look, top: float, theme: Theme) -> list[dict[str, Any]]:
-    """What hides the steps outside of the window, and the window's ends; both empty if all steps are shown."""
+    """What hides the steps of the time strip outside of the window, and its ends; empty if all are shown."""
     left, right = history.step_axis.range(None)
     ends = history.step_axis.range(look.steps) if look.steps is not None else []
     hidden = [(left, ends[0]), (ends[1], right)] if ends else []

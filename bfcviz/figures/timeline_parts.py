@@ -67,22 +67,22 @@ class StepAxis:
 
     @property
     def title(self) -> str:
-        """The title of the axis, with its unit."""
+        """The title of the timelines' x axis, with its unit."""
         if self.marks is not None:
             return f"number of the mark {harmless(repr(self.mark_name), 30)} (distances are events)"
         return "step (number of events applied)" if self.axis == "step" else f"time ({self.symbol})"
 
     @property
     def hover(self) -> str:
-        """A position on the axis, as a part of a plotly hover template."""
+        """A position on the timelines' x axis, as a part of a plotly hover template."""
         return "step %{x:,.0f}" if self.axis == "step" else f"%{{x:,.9~f}} {self.symbol}"
 
     def position(self, step: int) -> float:
-        """The position of `step` on the axis."""
+        """The position of `step` on the timelines' x axis."""
         return (step if self.axis == "step" else _axis_time_at_step(self.trace, step)) / self.unit
 
     def positions(self, steps: NDArray[Any], times: NDArray[Any]) -> Floats:
-        """The positions of steps with known times, in nanoseconds; same shape."""
+        """The positions on the timelines' x axis of steps with known times, in nanoseconds; same shape."""
         where = steps if self.axis == "step" else times
         found: Floats = where.astype(np.float64) / self.unit
         return found
@@ -102,7 +102,7 @@ class StepAxis:
         return low
 
     def range(self, steps: tuple[int, int] | None) -> list[float]:
-        """The ends of the axis: exactly these steps, or (None) all steps and a small margin."""
+        """The ends of the timelines' x axis: exactly these steps, or (None) all steps and a small margin."""
         first, last = (self.first, self.last) if steps is None else steps
         left, right = self.position(first), self.position(last)
         if right <= left:
@@ -110,7 +110,7 @@ class StepAxis:
         return [left, right + (_MARGIN * (right - left) if steps is None else 0.0)]
 
     def xaxis(self, steps: tuple[int, int] | None) -> dict[str, Any]:
-        """Plotly's settings of the axis for `steps` (None: all)."""
+        """Plotly's settings of the timelines' x axis for `steps` (None: all)."""
         first, last = self.range(None)
         found: dict[str, Any] = {"title": {"text": self.title}, "range": self.range(steps)}
         found |= {"minallowed": first, "maxallowed": last}
@@ -119,7 +119,7 @@ class StepAxis:
         return found | ({"tickformat": ",~f"} if self.axis == "step" else {})
 
     def _mark_ticks(self, marks: NDArray[np.int64], steps: tuple[int, int] | None) -> dict[str, Any]:
-        """Ticks at some of the marks in the window, at round numbers and not too close."""
+        """Ticks of timelines at some of the marks in the window, at round numbers and not too close."""
         left, right = self.range(steps)
         numbers = np.flatnonzero((marks >= left) & (marks <= right)) + 1
         every = next(stride for stride in _ROUND if len(numbers) <= _MOST_TICKS * stride)
@@ -142,17 +142,17 @@ def _axis_time_at_step(trace: Trace, step: int) -> int:
 
 
 def drawn_intervals(events: int) -> int:
-    """The intervals to draw of so many events: one per event, or `POINTS` / 2 with two points each."""
+    """The intervals of a timeline to draw of so many events: one per event, or `POINTS` / 2 with two points each."""
     return POINTS if events <= POINTS else POINTS // 2
 
 
 def is_exact(series: NDArray[np.void]) -> bool:
-    """Whether every interval of a line is a single event: then least, greatest and last value are the same."""
+    """Whether every interval of a timeline is a single event: then least, greatest and last value are the same."""
     return not len(series) or int(series["events"].max()) == 1
 
 
 def envelope(series: NDArray[np.void], field: str, step_axis: StepAxis) -> tuple[Floats, Floats]:
-    """The area between the least and the greatest value of each interval, as a closed line of shape `hv`: x and y.
+    """The area of a timeline between least and greatest value of each interval, as a closed line of shape `hv`.
 
     If every interval is a single event, the line through the events, which encloses no area.
     """
@@ -167,7 +167,7 @@ def envelope(series: NDArray[np.void], field: str, step_axis: StepAxis) -> tuple
 def upper_edge(
     series: NDArray[np.void], field: str, step_axis: StepAxis, end: str = "max"
 ) -> tuple[Floats, Floats]:
-    """A line of shape `hv` through the greatest value of each interval; `end="min"`: through the least."""
+    """A line of a timeline through the greatest value of each interval; `end="min"`: through the least."""
     if is_exact(series):
         return step_axis.positions(series["step"], series["time"]), series[f"{field}_last"].astype(np.float64)
     values = series[f"{field}_{end}"].astype(np.float64)
@@ -175,14 +175,14 @@ def upper_edge(
 
 
 def _timeline_interval_ends(series: NDArray[np.void], field: str, step_axis: StepAxis) -> Floats:
-    """Where each interval begins, and where the last one ends, shape (n + 1,)."""
+    """Where each interval of a timeline begins, and where the last one ends, shape (n + 1,)."""
     extremes = [series[:1][f"{field}_{end}_{step_axis.axis}"] for end in ("min", "max")]
     begin = np.minimum(*extremes).astype(np.float64) / step_axis.unit  # of the first: no row says more
     return np.append(begin, step_axis.positions(series["step"], series["time"]))
 
 
 def step_line(step_axis: StepAxis, step: int | None, top: float, theme: Theme) -> dict[str, Any]:
-    """The vertical line at the step shown; None: no line."""
+    """The vertical line on a timeline at the step shown; None: no line."""
     position = np.nan if step is None else step_axis.position(step)
     return {
         **LINES,
@@ -215,13 +215,13 @@ class DrawnEvents:
     every: int = 1  # each stands for so many events, itself included; 1: not thinned
 
     def between(self, start: int, stop: int) -> "DrawnEvents":
-        """Those with start <= seq < stop."""
+        """Those of a timeline's events with start <= seq < stop."""
         first, end = np.searchsorted(self.events["seq"], [start, stop])
         return DrawnEvents(self.events[first:end], self.every)
 
 
 def drawn_events(notes: NotableTimelineEvents, trace: Trace, start: int, stop: int) -> DrawnEvents:
-    """The events to draw with start <= seq < stop; read again if they were thinned and the window is small."""
+    """The events of a timeline to draw with start <= seq < stop; read again if thinned and the window is small."""
     found = DrawnEvents(notes.events, notes.every).between(start, stop)
     if notes.every == 1 or stop - start > _FEW:
         return found
@@ -255,19 +255,19 @@ class History:
 
     @property
     def bytes_limit(self) -> int | None:
-        """The heap's memory limit in bytes; None if unknown."""
+        """The heap's memory limit on a timeline, in bytes; None if unknown."""
         return self.trace.origin.pools[self.pool].limit
 
     @property
     def xaxis(self) -> dict[str, Any]:
-        """Plotly's settings of the axis."""
+        """Plotly's settings of the timelines' x axis."""
         return self.step_axis.xaxis(self.steps)
 
 
 def measure_history(
     trace: Trace, pool: int = 0, look: Look = PLAIN, before: History | None = None
 ) -> History:
-    """Measure a heap for the timelines: over `look.steps`, along `look.axis`, for `look.wanted`.
+    """Measure a heap for its timelines: over `look.steps`, along `look.axis`, for `look.wanted`.
 
     Reads the whole trace once. With the history made `before` of the same heap it reads only the events added
     since then and a narrow window; a wide window is assembled from measurements. A window is wide if it has at
@@ -325,7 +325,7 @@ MOST_FAILURES: Final = 100
 
 
 def marks(history: History, thinned: DrawnEvents, top: float, theme: Theme) -> dict[str, Any]:
-    """A vertical line at each of these marks, up to `top`; a triangle at its upper end shows its label on hover."""
+    """A vertical line on a timeline at each of these marks, up to `top`; a triangle shows its label on hover."""
     events, name = _drawn_timeline_events(history, thinned, "mark", MOST_MARKS)
     across = positions_of(history, events)
     count = len(across)
@@ -350,7 +350,7 @@ def marks(history: History, thinned: DrawnEvents, top: float, theme: Theme) -> d
 
 
 def failures(history: History, divisor: int, theme: Theme) -> dict[str, Any]:
-    """A cross at each OOM, at the height of the free bytes; `divisor` bytes are one unit of the axis."""
+    """A cross on a timeline at each OOM, at the height of the free bytes; `divisor` bytes are one unit."""
     events, name = _drawn_timeline_events(history, history.failed, "OOM", MOST_FAILURES)
     return {
         "type": "scatter",
@@ -388,7 +388,7 @@ def _drawn_timeline_events(
 
 
 def positions_of(history: History, events: NDArray[np.void]) -> Floats:
-    """The positions of the states after these events, on the x axis."""
+    """The positions of the states after these events, on the timelines' x axis."""
     return history.step_axis.positions(events["seq"] + np.uint64(1), events["time"])
 
 
@@ -424,7 +424,7 @@ class TimelinePhase(NamedTuple):
 
 
 def without_phases(history: History) -> DrawnEvents:
-    """The marks that neither begin nor end a phase, nor have a value that `mark_values` draws."""
+    """The marks on a timeline that neither begin nor end a phase, nor have a value that `mark_values` draws."""
     events, labels = history.marks.events, history.trace.labels
     names = measured_names(labels, history.values.events)
     measured = [
@@ -441,7 +441,7 @@ _DEFAULT_LANES: Final = TimelineLanes()
 def phases(
     history: History, top: float, theme: Theme, lanes: TimelineLanes = _DEFAULT_LANES
 ) -> dict[str, Any]:
-    """Bars below the upper edge of the plot, at `top`; none if marks were thinned, because ends may be missing."""
+    """Bars of phases on a timeline, at `top`; none if marks were thinned, because ends may be missing."""
     bars = _phase_bars(history) if history.marks.every == 1 else []
     found, missed = _timeline_phases_in_lanes(bars, lanes.count)
     any_phase = any(name is not None for name in _timeline_phase_ends(history))
@@ -479,7 +479,7 @@ def _timeline_phase_ends(history: History) -> list[PhaseEnd | None]:
 
 
 def _phase_bars(history: History) -> list[TimelinePhase]:
-    """All phases in the window, by their beginning, clipped to the window."""
+    """All phases in a timeline's window, by their beginning, clipped to the window."""
     left, right = history.step_axis.range(history.steps)
     events = history.marks.events
     x = dict(zip(events["seq"].tolist(), positions_of(history, events).tolist(), strict=True))

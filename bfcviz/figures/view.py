@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import pyarrow as pa
 
-from bfcviz.analysis.event_text import EventSearch, search_of
+from bfcviz.analysis.free_chunk_search import EventSearch, search_of
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring, colouring, growth_colouring
@@ -48,12 +48,12 @@ class HeapData:
 
     @property
     def trace(self) -> Trace:
-        """The trace."""
+        """The trace that views are drawn from."""
         return self.model.trace
 
     @property
     def step(self) -> int:
-        """The step shown."""
+        """The step that views show."""
         return self.model.step
 
     @property
@@ -69,11 +69,11 @@ class HeapData:
         return self.cached("search", self.step, lambda: search_of(self.trace, self.step - 1, self.model))
 
     def clock(self, look: Look) -> StepAxis:
-        """The position of each step on the timelines' axis."""
+        """The position of each step on the axis of all views of timelines."""
         return self.cached("clock", (len(self.trace), look.axis), lambda: StepAxis.of(self.trace, look.axis))
 
     def colours(self, look: Look) -> Colouring:
-        """The colours of chunks; a label keeps its colour while the trace grows.
+        """The colours of chunks in all views; a label keeps its colour while the trace grows.
 
         Those by holder are of the model's step.
         """
@@ -110,11 +110,11 @@ class HeapData:
         return self.cached("whole history", key, lambda: measure_history(self.trace, pool, whole, before))
 
     def previous(self, name: str) -> Any:
-        """The cached value of this name, for any key; None: there is none."""
+        """The value that a view cached by this name, for any key; None: there is none."""
         return self._cache[name][1] if name in self._cache else None
 
     def cached(self, name: str, key: Hashable, make: Callable[[], T]) -> T:
-        """The cached value of this name and key; if there is none, it is made."""
+        """The value that a view cached by this name and key; if there is none, it is made."""
         known = self._cache.get(name)
         if known is None or known[0] != key:
             self._cache[name] = known = (key, make())
@@ -174,17 +174,17 @@ class View(Generic[D]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its panels."""
+        """The names of the panels of a view."""
         return self.panel_names or (self.name,)
 
     def draw(self, model: Model, look: Look = PLAIN) -> Picture:
-        """The picture of a heap at its step, with its numbers and the facts of the heap."""
+        """The picture of a view of a heap at its step, with its numbers and the facts of the heap."""
         data, panels, places = self._laid_out(HeapData(model), look)
         picture = compose(panels, places, look.paints).with_facts(picture_facts(model))
         return picture if self.table is None else picture.with_table(self.table(data))
 
     def page(self, heap: HeapData, look: Look = PLAIN, highest: int | None = None) -> Page:
-        """The same picture as plain data; each plot is at most `highest` pixels high."""
+        """The picture of a view as plain data; each plot is at most `highest` pixels high."""
         _, panels, places = self._laid_out(heap, look, highest)
         return lay(panels, places, look.paints)
 

@@ -15,7 +15,7 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True)
 class MapWindow:
-    """The window of the region map: bytes from the left edge of the rows, and rows from the top."""
+    """The window of the region map that the user chose: bytes from the left edge, and rows from the top."""
 
     bytes: Span
     rows: Span
@@ -23,7 +23,7 @@ class MapWindow:
 
 @dataclass(frozen=True)
 class Selected:
-    """The selected chunk, by its address and (if in use) the event that allocated it."""
+    """The chunk that the user selected, by its address and (if in use) the event that allocated it."""
 
     address: int  # the address of its first byte
     born: int | None = None  # `seq` of its ALLOCATE; None for a free chunk
@@ -73,12 +73,12 @@ class Look:
 
     @property
     def scale(self) -> Literal["step", "time"]:
-        """What distances on the axis are: events, or time."""
+        """What distances on the axis of a look are: events, or time."""
         return "time" if self.axis == "time" else "step"
 
     @property
     def paints(self) -> Theme:
-        """The colours of `theme`."""
+        """The colours of a look's theme."""
         return theme_of(self.theme)
 
 

@@ -103,23 +103,23 @@ class WorkerRow:
 
     @property
     def head_room(self) -> int:
-        """The largest request that fits: into a free chunk, or by growth up to the limit where that is known."""
+        """The largest request that fits into a worker's heap: into a free chunk, or by growth up to the limit."""
         growth = 0 if self.limit is None else max(self.limit - self.pool, 0)
         return max(self.largest_free, growth)
 
     @property
     def fragmentation(self) -> float:
-        """External fragmentation: 1 - largest free chunk / free bytes; 0 if nothing is free."""
+        """External fragmentation of a worker's heap: 1 - largest free chunk / free bytes; 0 for none free."""
         return 1 - self.largest_free / self.free if self.free else 0.0
 
     @property
     def most(self) -> int:
-        """The most bytes that its pool ever had."""
+        """The most bytes that a worker's pool ever had."""
         return int(self.pool_most.max(initial=self.pool))
 
     @property
     def peak(self) -> int:
-        """The most bytes that were ever in use."""
+        """The most bytes that a worker ever had in use."""
         return int(self.in_use_most.max(initial=self.in_use))
 
 
@@ -179,7 +179,7 @@ class _WorkerAxes:
         return cls(_ROOM * max(most, *near, 0), begin, max(*ends, begin + 1e-3, begin))
 
     def across(self, row: WorkerRow) -> NDArray[np.float64]:
-        """The places of a row's times, 0.._WIDTH."""
+        """The places of the times in a worker's row, 0.._WIDTH."""
         times = self._start(row, self.begin) + row.times
         found: NDArray[np.float64] = _WIDTH * (times - self.begin) / (self.end - self.begin)
         return found
@@ -189,7 +189,7 @@ class _WorkerAxes:
         return begin if row.started_s is None else row.started_s
 
     def share(self, num_bytes: float) -> float:
-        """The part of the scale that some bytes take, 0..1."""
+        """The part of the workers' scale that some bytes take, 0..1."""
         return min(num_bytes / self.top, 1.0)
 
 

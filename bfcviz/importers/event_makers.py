@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from bfcviz.errors import TraceError
 from bfcviz.events.ledger import Inconsistencies, Ledger
 from bfcviz.events.log import EventLog
-from bfcviz.events.schema import EVENT, Events, Kind, bin_numbers, joined, taken
+from bfcviz.events.schema import EVENT, Events, Kind, bin_numbers
+from bfcviz.events.structured_arrays import joined, taken
 from bfcviz.native import MAX_REGIONS
 
 # ------------------------------------------------------------------------------

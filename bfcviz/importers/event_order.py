@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import MAX_POOLS
-from bfcviz.events.schema import Events, Kind, joined, taken
+from bfcviz.events.schema import Events, Kind
+from bfcviz.events.structured_arrays import joined, taken
 
 
 def one_after_another(logs: Sequence[Events]) -> Events:

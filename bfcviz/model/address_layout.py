@@ -45,7 +45,7 @@ _LAST: Final = 2**63 - 1
 
 @dataclass(frozen=True)
 class Layout:
-    """Address <-> position, in bytes.
+    """The address layout of a pool: address <-> position, in bytes.
 
     Attributes:
         grants: of GRANT, by `born`.
@@ -83,7 +83,7 @@ class Layout:
         return int(self.before[-1])
 
     def position(self, address: NDArray[np.uint64]) -> NDArray[np.float64]:
-        """The positions of addresses inside grants, float64 (exact to 2^53)."""
+        """The positions of addresses inside grants of a layout, float64 (exact to 2^53)."""
         if len(self.starts) == 0:
             return np.zeros(len(address))
         if len(self.starts) == 1:
@@ -94,7 +94,7 @@ class Layout:
         return found
 
     def address(self, position: float) -> int | None:
-        """The address at a position; None outside."""
+        """The address at a position of a layout; None outside."""
         if not 0 <= position < self.total:
             return None
         at = int(np.searchsorted(self.before, np.uint64(position), side="right")) - 1
@@ -126,7 +126,7 @@ class LayoutReader:
         self._layout: Layout | None = None
 
     def read(self) -> Layout:
-        """The layout of all grants so far; the same object as before if no region came or went."""
+        """The address layout of all grants so far; the same object as before if no region came or went."""
         changed = self._trace.first != self._first
         if changed:  # the first call, or the trace dropped its first events
             self._begin()
@@ -150,7 +150,7 @@ class LayoutReader:
         self._alive = {row[6]: [index] for index, row in enumerate(self._grants)}
 
     def _take(self, event: np.void) -> None:
-        """Add an EXTEND, or apply a RELEASE."""
+        """Add an EXTEND to the address layout, or apply a RELEASE."""
         seq, time, slot = int(event["seq"]), int(event["time"]), int(event["region"])
         if event["kind"] == Kind.RELEASE:
             for index in self._alive.pop(slot, []):

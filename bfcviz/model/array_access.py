@@ -88,20 +88,20 @@ def ratio(rows: list[Any], series: int) -> Any:
 
 
 def numbers(store: Any) -> Any:
-    """The values of a store of unsigned 64-bit integers."""
+    """Access to the values of a store of unsigned 64-bit integers."""
     return store
 
 
 def floats(store: Any) -> Any:
-    """The values of a contiguous array of float64, to read and write."""
+    """Access to the values of a contiguous array of float64, to read and write."""
     return store
 
 
 def whole_part(number: float) -> int:
-    """`number` (0 or more) without its fraction."""
+    """For compiled modules in C and Python, `number` (0 or more) without its fraction."""
     return int(number)
 
 
 def passes_end(address: int, size: int) -> bool:
-    """Whether `address + size` does not fit in 64 bits."""
+    """For compiled modules in C and Python, whether `address + size` does not fit in 64 bits."""
     return address + size > np.iinfo(np.uint64).max

@@ -84,14 +84,14 @@ class EqualSteps:
 
     @property
     def unmarked(self) -> bool:
-        """Whether there is nothing to compare because no mark separates the steps."""
+        """Whether there are no equal steps to compare because no mark separates the steps."""
         return bool(self.reason) and not self.name
 
 
 def equal_steps(
     trace: Trace, pool: int = 0, name: str | None = None, warm_up: int | None = None
 ) -> EqualSteps:
-    """Find the steps of the program that can be compared.
+    """Find the equal steps of the program, those that can be compared.
 
     Args:
         trace: the events; all are read.
@@ -137,7 +137,7 @@ def repeated_steps(trace: Trace, pool: int = 0, warm_up: int | None = None) -> E
 
 
 def _share_of_alike(work: NDArray[np.int64], total: int) -> float:
-    """Which share of all allocations is in steps that are alike; 0: there are too few to compare."""
+    """Which share of all allocations is in steps that are equal; 0: there are too few to compare."""
     alike = _alike_steps(work, by_work=True)
     return float(work[alike].sum() / total) if len(alike) > 2 * FEWEST - 1 else 0.0
 
@@ -167,7 +167,7 @@ def _compared_equal_steps(
     alike: NDArray[np.intp],
     warm_up: int | None,
 ) -> EqualSteps:
-    """The steps to compare, of those that are alike; `cut` says what separates them, `seqs` where."""
+    """The equal steps to compare; `cut` says what separates them, `seqs` where."""
     skipped = max(len(alike) // 4, 1) if warm_up is None else warm_up
     found = replace(cut, found=len(work), equal=len(alike), warm_up=skipped)
     left = alike[skipped:]
@@ -192,7 +192,7 @@ def equal_step_ends(trace: Trace, pool: int, seqs: NDArray[np.int64]) -> NDArray
 
 
 def step_marks(trace: Trace, pool: int = 0) -> tuple[str, NDArray[np.int64]]:
-    """The name of the marks, or of the phase, that separate the steps of the program; and the `seq` of each.
+    """For equal steps, the name of the marks, or of the phase, that separate them; and the `seq` of each.
 
     The name is empty if there are none.
     """
@@ -202,18 +202,18 @@ def step_marks(trace: Trace, pool: int = 0) -> tuple[str, NDArray[np.int64]]:
 
 
 def plain_step_name(name: str) -> str:
-    """The name of a mark without a number at its end; the whole name if it is only a number."""
+    """For equal steps, the name of a mark without a number at its end; the whole name if it is only a number."""
     return _NUMBER.sub("", name) or name
 
 
 def step_mark_number(name: str) -> int | None:
-    """The number at the end of the name of a mark; None where there is none, or one of more than 18 digits."""
+    """The number at the end of the name of a step's mark; None where there is none, or one of more than 18 digits."""
     found = _NUMBER.search(name)
     return int(found[1]) if found is not None and len(found[1]) <= _MOST_DIGITS else None
 
 
 def step_marks_name(marks: Mapping[str, Sequence[int]], name: str | None) -> str | None:
-    """The name of the marks that separate steps, of all marks by their plain names; None if there is none.
+    """The name of the marks that separate equal steps, of all marks by plain names; None if there is none.
 
     Args:
         marks: the `seq` of each mark, by plain name.
@@ -246,7 +246,7 @@ def _known_step_marks(trace: Trace, pool: int) -> Events:
 
 
 def _step_boundaries(trace: Trace, pool: int) -> Mapping[str, list[int]]:
-    """The `seq` of each plain mark and of each end of a phase, by name without a number at its end."""
+    """To find equal steps, the `seq` of each plain mark and each end of a phase, by name without number."""
     marks = _known_step_marks(trace, pool)
     found: dict[str, list[int]] = defaultdict(list)
     ends = phase_ends(marks, trace.labels)
@@ -269,7 +269,7 @@ def _no_equal_steps_text(marks: Mapping[str, list[int]], name: str | None) -> st
 
 
 def _step_allocations(trace: Trace, pool: int, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The number of allocations between each two neighbouring marks."""
+    """To find equal steps, the number of allocations between each two neighbouring marks."""
     counts = np.zeros(len(seqs) + 1, np.int64)
     for block in trace.blocks():
         at = np.flatnonzero((block["kind"] == Kind.ALLOCATE) & (block["pool"] == pool))
@@ -279,7 +279,7 @@ def _step_allocations(trace: Trace, pool: int, seqs: NDArray[np.int64]) -> NDArr
 
 
 def _alike_steps(work: NDArray[np.int64], *, by_work: bool = False) -> NDArray[np.intp]:
-    """The steps of the most frequent kind: those with about the same number of allocations.
+    """The equal steps of the most frequent kind: those with about the same number of allocations.
 
     `by_work`: of the kind with the most work together; where a step does the same twice, one part of it may be short.
     """

@@ -15,7 +15,7 @@ from bfcviz.model import array_access, row_storage
 
 
 class Extremes:
-    """Extremes of each series. Add values step by step; `taken` returns the extremes and starts again."""
+    """The lowest and highest value of each series. Add values step by step; `taken` returns them and starts again."""
 
     def __init__(self) -> None:
         self._empty = self._first = True
@@ -39,12 +39,12 @@ class Extremes:
         return totals, row_storage.exported(self._ratio_store, row_storage.RATIO_ROW)
 
     def begin(self, step: int, time: int) -> None:
-        """Set the step and time of the values that follow: those after the event that led to `step`."""
+        """Set the step and time of the values that extremes are taken of next: after the event that led to `step`."""
         self._first, self._empty = self._empty, False
         self._step, self._time = step, time
 
     def fold_use(self, in_use: int, requested: int, pool: int) -> None:
-        """Add the bytes in use, the requested bytes in use and the pool bytes."""
+        """Add the bytes in use, the requested bytes in use and the pool bytes to the extremes."""
         self._fold(array_access.IN_USE, in_use)
         self._fold(array_access.REQUESTED, requested)
         self._fold(array_access.POOL, pool)
@@ -52,7 +52,7 @@ class Extremes:
         self._fold_ratio(array_access.NOT_IN_USE_SHARE, pool - in_use, pool if in_use > 0 else 0)
 
     def fold_free(self, free: int, largest: int, too_small: int) -> None:
-        """Add the free bytes: in total, in the largest chunk, and in chunks that are too small."""
+        """Add the free bytes to the extremes: in total, in the largest chunk, and in chunks that are too small."""
         self._fold(array_access.FREE_BYTES, free)
         self._fold(array_access.LARGEST, largest)
         self._fold(array_access.TOO_SMALL, too_small)
@@ -111,7 +111,7 @@ def fold(
     out: NDArray[np.uint64],
     out_ratios: NDArray[np.float64],
 ) -> int:
-    """Merge consecutive rows that have the same number in `groups`; compiled.
+    """Merge consecutive rows of extremes that have the same number in `groups`; compiled.
 
     Args:
         rows: (n, words) rows of `timeline.TIMELINE`, as integers.

@@ -37,7 +37,7 @@ class LabelSearch:
         self._hits = np.zeros(0, np.bool_)
 
     def hits(self) -> NDArray[np.bool_]:
-        """Whether each label contains the text, by number."""
+        """Whether each label is found by a search for a text, by number."""
         known, count = len(self._hits), len(self._labels)
         if count > known:
             new = np.fromiter((self._contains(number) for number in range(known, count)), np.bool_)
@@ -82,7 +82,7 @@ class Filter:
 
     @property
     def address(self) -> int | None:
-        """The address in `text`; None where `text` is not an address."""
+        """The address that the text of a filter names; None where it names none."""
         try:
             number = int(self.text, 16) if self.text[:2].lower() == "0x" else -1
         except ValueError:
@@ -90,7 +90,7 @@ class Filter:
         return number if 0 <= number < 1 << 64 else None
 
     def reasons(self) -> list[str]:
-        """The conditions in words; empty where all match."""
+        """The conditions of a filter in words; empty where all match."""
         conditions = []
         if self.address is not None:
             conditions.append(f"address {self.address:#x} lies in it")
@@ -107,7 +107,7 @@ class Filter:
     def matches(
         self, rows: NDArray[np.void], sizes: NDArray[np.uint64], search: LabelSearch
     ) -> NDArray[np.bool_]:
-        """Which rows, of EVENT or CHUNK, match.
+        """Which rows, of EVENT or CHUNK, match a filter.
 
         Args:
             rows: events or chunks, shape (n,).
@@ -160,7 +160,7 @@ _searches: Final[WeakKeyDictionary[Labels, LabelSearch]] = WeakKeyDictionary()
 
 
 def found_by(labels: Labels, text: str) -> Callable[[NDArray[np.void]], NDArray[np.bool_]]:
-    """A function that says which records a `search_filter` finds; they have the fields address, size and label."""
+    """A filter function that says which records a `search_filter` finds, by address, size and label."""
     wanted = search_filter(text)
     search = _searches.get(labels)
     if search is None or search.text != wanted.text:
@@ -179,12 +179,12 @@ class EventFilter(Filter):
     kinds: frozenset[Kind] = frozenset()
 
     def reasons(self) -> list[str]:
-        """The conditions in words; empty where all match."""
+        """The conditions of a filter of events in words; empty where all match."""
         kinds = " or ".join(kind.name for kind in sorted(self.kinds))
         return [f"kind {kinds}" if kinds else "", *super().reasons()][not kinds :]
 
     def among(self, events: Events, pool: int, search: LabelSearch) -> NDArray[np.intp]:
-        """Indices of the events of this pool that match."""
+        """Indices of the events of this pool that match a filter."""
         matching_rows = self._kind_matches()[events["kind"]] & (events["pool"] == pool)
         if not super().reasons():
             return np.flatnonzero(matching_rows)
@@ -220,11 +220,11 @@ class ChunkFilter(Filter):
     state: State = "all"
 
     def reasons(self) -> list[str]:
-        """The conditions in words; empty where all match."""
+        """The conditions of a filter of chunks in words; empty where all match."""
         return [self.state, *super().reasons()][self.state == "all" :]
 
     def among(self, chunks: NDArray[np.void], search: LabelSearch) -> NDArray[np.intp]:
-        """Indices of the chunks that match."""
+        """Indices of the chunks that match a filter."""
         if not self.reasons():
             return np.arange(len(chunks))
         matching_rows = self.matches(chunks, chunks["size"], search)
@@ -244,7 +244,7 @@ def matching(  # noqa: PLR0913  the trace, the filter and the range
     start: int | None = None,
     stop: int | None = None,
 ) -> NDArray[np.unsignedinteger] | range:
-    """The `seq` of each event of `pool` that matches, ascending, shape (n,), as uint32 where that is enough.
+    """The `seq` of each event of `pool` that matches a filter, ascending, as uint32 where that is enough.
 
     A range where no filter leaves any out: of an hour of training, an array would take 400 MB.
 
@@ -277,7 +277,7 @@ def matching(  # noqa: PLR0913  the trace, the filter and the range
 def _parts_to_search(
     trace: Trace, wanted: EventFilter, search: LabelSearch, start: int, stop: int
 ) -> list[range]:
-    """The parts of [start, stop) in which events can match: what is stored with blocks tells their labels."""
+    """The parts of [start, stop) in which events can match a filter: labels are stored with blocks."""
     index = known_notable(trace) if wanted.text and wanted.address is None else None
     if index is None:
         return [range(start, stop)]
@@ -292,7 +292,7 @@ _LAST: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 @dataclass(frozen=True)
 class ChunkOrder:
-    """The chunks that match, in order.
+    """The chunks that match a filter, in order.
 
     Attributes:
         chunks: all chunks of the heap by address, of CHUNK.
@@ -308,7 +308,7 @@ class ChunkOrder:
         return len(self.at)
 
     def page(self, start: int, stop: int) -> NDArray[np.void]:
-        """Rows [start, stop) of the order, of CHUNK; fewer where the order ends before `stop`."""
+        """Rows [start, stop) of the filtered chunks, of CHUNK; fewer where the order ends before `stop`."""
         stop = min(stop, len(self))
         if start >= stop:
             return self.chunks[:0]
@@ -320,7 +320,7 @@ class ChunkOrder:
         return self.chunks[self.at[near[start - before : stop - before]]]
 
     def place_of(self, address: int) -> int | None:
-        """The row of the chunk that begins at `address`; None where no match begins there."""
+        """The row of the filtered chunk that begins at `address`; None where no match begins there."""
         place = int(np.searchsorted(self.chunks["address"][self.at], np.uint64(address)))
         if place == len(self) or int(self.chunks["address"][self.at[place]]) != address:
             return None

@@ -15,7 +15,8 @@ from bfcviz.events.origin import (
     recorded_failures,
 )
 from bfcviz.events.phases import Phase, phases_among
-from bfcviz.events.schema import EVENT, Events, Kind, joined, taken
+from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.events.structured_arrays import joined, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 from bfcviz.model.timelines import timeline
@@ -93,7 +94,7 @@ def events_of(
     start: int | None = None,
     stop: int | None = None,
 ) -> Events:
-    """All events of `kinds` in [start, stop), such as the marks and OOMs to draw over a timeline."""
+    """Find all events of `kinds` in [start, stop), such as the marks and OOMs to draw over a timeline."""
     index = known_notable(trace)
     if index is not None:
         events = index.notable(kinds, pool, start or 0, len(trace) if stop is None else stop)
@@ -110,7 +111,7 @@ def failures(
     start: int | None = None,
     stop: int | None = None,
 ) -> list[int]:
-    """The steps at which requests of one pool (None: of any) failed finally, among the first `most` OOMs.
+    """Find the steps at which requests of one pool (None: of any) failed finally, among the first `most` OOMs.
 
     Only those of the events [start, stop), by default all.
 
@@ -133,7 +134,7 @@ _SOON = 256
 
 
 def end_of_state(trace: Trace, pool: int = 0) -> int:
-    """The step after the last event of a pool: its state, in a trace without history; 0 for a pool without events."""
+    """Find the step after the last event of a pool, its state in a trace without history; 0 without events."""
     if len(trace) > trace.first and int(trace.read(len(trace) - 1, len(trace))["pool"][0]) == pool:
         return len(trace)
     found = previous_step(trace, len(trace), list(Kind), pool)
@@ -141,7 +142,7 @@ def end_of_state(trace: Trace, pool: int = 0) -> int:
 
 
 def history_begins(trace: Trace, pool: int = 0, names: Collection[str] = BEGIN_MARKS) -> int:
-    """The first event of the history of a pool: what is before builds the state that it begins with; 0 without such.
+    """Find the first event of a pool's history: those before build the state that it begins with; 0 without such.
 
     `names`: the marks that can say where it begins.
     """
@@ -153,12 +154,12 @@ def history_begins(trace: Trace, pool: int = 0, names: Collection[str] = BEGIN_M
 
 
 def step_of_pool(trace: Trace, pool: int, step: int) -> int:
-    """The step at which a heap is shown first: its state where the trace has no history, else `step`."""
+    """Find the step at which a heap is shown first: its state where the trace has no history, else `step`."""
     return end_of_state(trace, pool) if holds_only_states(trace.origin.details) else step
 
 
 def peak(trace: Trace, pool: int = 0) -> int:
-    """The first step at which bytes_in_use is at its highest; 0 for a trace without events.
+    """Find the first step at which bytes_in_use is at its highest; 0 for a trace without events.
 
     Only after the history begins. Where the trace has no history, the only state of the pool.
     """
@@ -166,7 +167,7 @@ def peak(trace: Trace, pool: int = 0) -> int:
 
 
 def worst_fragmentation(trace: Trace, pool: int = 0) -> int:
-    """The first step with the highest external fragmentation (1 - largest_free_chunk / free_bytes).
+    """Find the first step with the highest external fragmentation (1 - largest_free_chunk / free_bytes).
 
     Only after the history begins. Where the trace has no history, the only state of the pool.
     """
@@ -205,7 +206,7 @@ def matches(
     chunk: int | None = None,
     label: int | None = None,
 ) -> NDArray[np.intp]:
-    """Indices of the events that match; the rarest condition is checked first, each on the remaining events."""
+    """Find the events that match, by their indices; the rarest condition is checked first, each on the rest."""
     wanted = _matched_kind_mask(*kinds)
     found: NDArray[np.intp]
     if chunk is not None:
@@ -233,7 +234,7 @@ def _check_search_start_exists(trace: Trace, step: int) -> None:
 
 
 def last_event(model: Model) -> Events | None:
-    """The event before the model's step, shape (1,); None if there is none, or it did not happen in this heap."""
+    """Find the event before the model's step, shape (1,); None if there is none, or it happened in another heap."""
     if model.step <= model.trace.first:
         return None
     event = model.trace.read(model.step - 1, model.step)
@@ -242,13 +243,13 @@ def last_event(model: Model) -> Events | None:
 
 
 def failure_before(model: Model) -> np.void | None:
-    """The event before the model's step where it is the failure of a request in this heap."""
+    """Find the event before the model's step where it is the failure of a request in this heap."""
     event = last_event(model)
     return None if event is None or event["kind"][0] != Kind.OOM else event[0]
 
 
 def phases(trace: Trace, pool: int = 0) -> list[Phase]:
-    """All phases of one heap, in the order of their ends; those without an end last."""
+    """Find all phases of one heap, in the order of their ends; those without an end last."""
     return phases_among(events_of(trace, [Kind.MARK], pool), trace.labels)
 
 
@@ -265,7 +266,7 @@ _LEAD: Final = 0.02  # of the window, before the end of the set-up: the rise is 
 
 
 def busy_window(trace: Trace, pool: int = 0) -> tuple[int, int] | None:
-    """The steps from the end of the set-up to the last one; None where the set-up is short, or no longer in the trace.
+    """Find the steps from the end of the set-up to the last; None where the set-up is short, or not in the trace.
 
     The set-up are the events before the bytes in use of the pool first reach a quarter of their peak, and the events
     with the time of the first one, which build the state that a file begins with.
@@ -281,7 +282,7 @@ def busy_window(trace: Trace, pool: int = 0) -> tuple[int, int] | None:
 
 
 def _set_up_end_by_bytes(trace: Trace, pool: int) -> int:
-    """The first step whose bytes in use reach `BUSY` of their peak."""
+    """Find the end of the set-up: the first step whose bytes in use reach `BUSY` of their peak."""
     index = known_index(trace, pool)
     if index is not None:
         return _set_up_end_in_rows(trace, pool, index.rolling.series)
@@ -319,7 +320,7 @@ def _set_up_bytes_in_use(events: Events, pool: int, before: int) -> NDArray[np.i
 
 
 def _set_up_end_by_time(trace: Trace) -> int:
-    """The step after the leading events that have one time; the first step where all events have it, or are few."""
+    """Find the end of the set-up: after the leading events of one time; the first step if all have it, or few."""
     begin = None
     for block in trace.blocks():
         begin = block["time"][0] if begin is None else begin
@@ -339,7 +340,7 @@ MOST_FAILURES: Final = 1000
 def failed_steps(
     trace: Trace, pool: int | None = None, start: int | None = None, stop: int | None = None
 ) -> list[int]:
-    """The steps just after the requests that failed finally, and after those that the file names as failures.
+    """Find the steps just after the requests that failed finally, and after the failures that the file names.
 
     The first `MOST_FAILURES` of the events [start, stop), by default of all.
     """
@@ -353,18 +354,18 @@ def failed_steps(
 
 
 def failures_left_out(trace: Trace, pool: int | None = None) -> int:
-    """How many OOM events are not among `failed_steps` because there are more than `MOST_FAILURES`."""
+    """How many OOM events `failed_steps` does not find because there are more than `MOST_FAILURES`."""
     later = events_of(trace, [Kind.OOM], pool)["seq"][MOST_FAILURES:]
     return len(set(later.tolist()) - {step - 1 for step in failed_steps(trace, pool)}) if len(later) else 0
 
 
 def recorded_failures_by_event(trace: Trace) -> dict[int, RecordedFailure]:
-    """What the file says of its failures; of an event that it names twice, the first entry."""
+    """Find what the file says of failures, by event; of one that it names twice, the first entry."""
     return {each.event: each for each in reversed(recorded_failures(trace.origin.details))}
 
 
 def _recorded_failure_steps(trace: Trace, pool: int | None) -> set[int]:
-    """The steps after the failures that the file itself names."""
+    """Find the steps after the failures that the file itself names."""
     events = recorded_failures_by_event(trace)
     there = sorted(event for event in events if trace.first <= event < len(trace))
     rows = [trace.read(event, event + 1)[0] for event in there]
@@ -378,7 +379,7 @@ def _recorded_failure_steps(trace: Trace, pool: int | None) -> set[int]:
 
 
 def opening(trace: Trace, pool: int | None = None) -> tuple[int, int]:
-    """The pool and the step of the first failed request; of the peak of the first pool where none failed.
+    """Find the pool and step to open at: the first failed request, or the peak of the first pool.
 
     A failure whose heap the file has comes before one that the file only names. `pool`: look only for this one.
     """
@@ -386,13 +387,13 @@ def opening(trace: Trace, pool: int | None = None) -> tuple[int, int]:
 
 
 def failing_pool(trace: Trace) -> int:
-    """The index of the heap whose request failed first; of the first heap where none failed."""
+    """Find the heap, by index, whose request failed first; the first heap where none failed."""
     found = first_failure(trace) if len(trace.origin.pools) > 1 else None
     return 0 if found is None else found[0]
 
 
 def first_failure(trace: Trace, pool: int | None = None) -> tuple[int, int] | None:
-    """The pool and the step of the first failed request; None where none failed.
+    """Find the pool and the step of the first failed request; None where none failed.
 
     As for `opening`, which also finds the peak and so may read the whole trace.
     """

@@ -38,13 +38,13 @@ _PAREN: Final = re.compile(r"[/()]")
 
 
 def op_path(name: str) -> Path:
-    """The parts of a name between its slashes, but not those inside parentheses, as in `transpose(jvp(a/b))/dot`."""
+    """To group by op, the parts of a name between slashes, but not in parentheses: `transpose(jvp(a/b))/dot`."""
     parts = [part for part in _group_path_parts(name) if part]
     return _bounded_holder_path(parts, "/") if parts else (name or None,)
 
 
 def stack_path(stack: str, name: str = "") -> Path:
-    """The frames of a stack (one a line, the innermost first) from the outermost to the innermost.
+    """To group by stack, its frames (one a line, the innermost first) from the outermost to the innermost.
 
     Without those that only record, allocate or pass calls on; `name` stands for a stack of these alone.
     """
@@ -83,7 +83,7 @@ _MOST_OPEN: Final = 32
 
 
 class _Spans:
-    """From which event on which path applies."""
+    """From which event on which path applies, to group by phase."""
 
     def __init__(self) -> None:
         self.seqs: list[int] = []
@@ -91,14 +91,14 @@ class _Spans:
         self.open: dict[tuple[str, int], None] = {}
 
     def at(self, born: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """The number of the path for each of these events; 0: no phase was open."""
+        """The number of the path for each of these events, to group by phase; 0: no phase was open."""
         place = np.searchsorted(np.array(self.seqs, np.uint64), born, side="right")
         found: NDArray[np.intp] = np.append(0, np.array(self.paths, np.intp))[place]
         return found
 
 
 class PhasePaths:
-    """The paths of the phases of one heap.
+    """The paths of the phases of one heap, to group by phase.
 
     A phase belongs to the thread of its marks. A chunk of a thread that has no phase open gets the phases that are open
     in any thread: frameworks allocate for a program in threads of their own.
@@ -126,7 +126,7 @@ class PhasePaths:
                 spans.paths.append(self._number(spans))
 
     def numbers(self, records: NDArray[np.void]) -> NDArray[np.intp]:
-        """The number of the path of each record, by its `born` and `thread`."""
+        """The number of the phase's path of each record, by its `born` and `thread`."""
         born = records["born"]
         found = self._any.at(born)
         for thread, spans in self._threads.items():
@@ -151,7 +151,7 @@ class PhasePaths:
 
 
 class _Sizes:
-    """Numbers sizes in the order in which they are first seen."""
+    """Numbers sizes in the order in which they are first seen, to group by size."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}
@@ -167,11 +167,11 @@ class _Sizes:
         return np.array([self._numbers[size] for size in sizes.tolist()], np.intp)[place]
 
     def path(self, number: int) -> Path:
-        """The size as text: sizes of the same text are one holder."""
+        """The path to group by a size: sizes of the same text are one holder."""
         return (f"chunks of {self.text(number)}",)
 
     def text(self, number: int) -> str:
-        """The size alone."""
+        """A size as text, to group by it."""
         return format_bytes(self._sizes[number])
 
 
@@ -194,7 +194,7 @@ _EVENTS_LIVED: Final = {
 
 
 class _Lifetimes:
-    """Paths of how long memory lived in one heap, and below it its size; reads all events."""
+    """To group by lifetime: paths of how long memory lived in one heap, and its size; reads all events."""
 
     def __init__(self, trace: Trace, pool: int) -> None:
         self._sizes = _Sizes()
@@ -226,7 +226,7 @@ class _Lifetimes:
         return self._sizes.numbers(records) * len(self._texts) + lived
 
     def path(self, number: int) -> Path:
-        """How long it lived, then its size; (None,) where no history tells it."""
+        """To group by lifetime: how long memory lived, then its size; (None,) where no history tells it."""
         size, lived = divmod(number, len(self._texts))
         return (self._texts[lived], self._sizes.text(size)) if self._known else (None,)
 
@@ -277,11 +277,11 @@ class Grouping:
 
     @property
     def separator(self) -> str:
-        """The text between the parts of a path."""
+        """The text between the parts of a grouping's path."""
         return SEPARATORS.get(self.by, "/")
 
     def grouped(self, records: NDArray[np.void]) -> tuple[NDArray[np.intp], list[Path]]:
-        """The number of the holder of each record; and the path of each holder, all different."""
+        """The number of the holder of each record in a grouping; and the path of each holder, all different."""
         codes = self.codes(records).astype(np.intp)
         present = np.flatnonzero(np.bincount(codes)) if len(codes) else codes
         known: dict[Path, int] = {}
@@ -376,7 +376,7 @@ class HolderChoice:
     path: Path
 
     def holds(self, path: Path) -> bool:
-        """Whether the memory of `path` belongs to this holder."""
+        """Whether the memory of `path` belongs to the chosen holder."""
         return path[: len(self.path)] == self.path
 
 

@@ -17,7 +17,8 @@ from bfcviz.errors import TraceError
 from bfcviz.events.marks import ALERT
 from bfcviz.events.origin import chunks_known, requested_bytes_known
 from bfcviz.events.phases import phase_ends
-from bfcviz.events.schema import Events, Kind, taken
+from bfcviz.events.schema import Events, Kind
+from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace
 from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import plain_step_name, step_marks_name
@@ -57,7 +58,7 @@ class HolderAmounts:
     holders: NDArray[np.int64]
 
     def only_child(self, index: "HolderIndex", node: int) -> int | None:
-        """The node directly below that holds all chunks of this one; None if there is none."""
+        """The node directly below a holder that holds all its chunks; None if there is none."""
         held = int(self.chunks[node])
         below = (child for child in index.children[node] if held and self.chunks[child] == held)
         return next(below, None)
@@ -87,7 +88,7 @@ class HolderIndex:
         return len(self.names)
 
     def path(self, node: int) -> Path:
-        """The names from the outermost holder to this one; empty for the first node."""
+        """The names from the outermost holder to a node of the index; empty for the first node."""
         found = []
         while node > ROOT:
             found.append(self.names[node])
@@ -95,7 +96,7 @@ class HolderIndex:
         return tuple(reversed(found))
 
     def count(self, records: NDArray[np.void]) -> NDArray[np.int64]:
-        """Sums by code, for `amounts`: bytes, requested bytes and number of the records, shape (3, codes).
+        """Sums of records by the index's code, for `amounts`: bytes, requested bytes and number, shape (3, codes).
 
         Args:
             records: chunks in use, or events of allocations, with `size`, `requested` and what the grouping needs.
@@ -109,7 +110,7 @@ class HolderIndex:
         return found
 
     def amounts(self, by_code: NDArray[np.int64]) -> HolderAmounts:
-        """What each node holds; `by_code` as `count` gives it."""
+        """What each node of the index of holders holds; `by_code` as `count` gives it."""
         own = np.zeros((4, len(self)), np.int64)
         present = np.flatnonzero(by_code[2])
         for row in range(3):
@@ -120,7 +121,7 @@ class HolderIndex:
     def main_class(
         self, codes: NDArray[np.intp], classes: NDArray[np.integer], weights: NDArray[np.integer]
     ) -> NDArray[np.intp]:
-        """The class with the largest sum of weights of each node, shape (nodes,); -1 where it has none.
+        """Of each holder the class with the largest sum of weights, shape (nodes,); -1 where it has none.
 
         Args:
             codes: of records, as `codes` gives them, or of which each occurs once, shape (n,).
@@ -148,7 +149,7 @@ class HolderIndex:
         return found
 
     def codes(self, records: NDArray[np.void]) -> NDArray[np.intp]:
-        """The codes of records; each has a leaf afterwards."""
+        """The codes of records in the index of holders; each has a leaf afterwards."""
         codes = self.how.codes(records).astype(np.intp)
         highest = int(codes.max(initial=-1))
         if highest >= len(self.leaves):
@@ -175,7 +176,7 @@ class HolderIndex:
         return node
 
     def _ancestors(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Each leaf as often as it has nodes around it, itself included; and these nodes."""
+        """Each leaf of the index as often as it has holders around it, itself included; and these."""
         new = []
         for leaf in islice(self._own, self._paired, None):
             node = leaf
@@ -196,7 +197,7 @@ _NEAR: Final = 8192
 
 
 class RunningCount:
-    """The sums of one index at the step of a model."""
+    """What each holder of one index holds at the step of a model, kept up to date as it moves."""
 
     def __init__(self, index: HolderIndex) -> None:
         self._index = index
@@ -204,7 +205,7 @@ class RunningCount:
         self._sums = np.zeros((3, 0), np.int64)
 
     def at(self, model: Model) -> NDArray[np.int64]:
-        """The sums at the model's step, as `HolderIndex.count` gives them; all calls are for one heap of one trace."""
+        """What each holder has at the model's step, as `HolderIndex.count` gives it; for one heap of one trace."""
         step, before = model.step, self._step
         # A FREE does not tell when its chunk was allocated, on which phase, kind and lifetime depend.
         is_counted_anew = self._index.how.by in {"phase", "kind", "lifetime"}
@@ -216,7 +217,7 @@ class RunningCount:
         return self._sums
 
     def _move(self, model: Model, before: int) -> None:
-        """Take in the events between the step `before` and the model's."""
+        """Take the events between the step `before` and the model's into the sums by holder."""
         step = model.step
         events = model.trace.read(min(step, before), max(step, before))
         kinds = np.where(events["pool"] == model.pool, events["kind"], 0)
@@ -258,7 +259,7 @@ _SUMS: Final = ("bytes", "requested", "chunks")
 
 
 def holder_tree(how: Grouping, records: NDArray[np.void]) -> tuple[NDArray[np.void], list[str | None]]:
-    """The tree of records, of HOLDER, and the name of each row; the first row is all of them.
+    """The tree of holders of some records, of HOLDER, and the name of each row; the first row is all of them.
 
     The records have the fields `size` and `requested`, and what the grouping needs. A name is None for memory without a
     name and for the first row.
@@ -307,7 +308,7 @@ def _sum_up_holder_tree(rows: NDArray[np.void], levels: Sequence[NDArray[np.intp
 def _in_order(
     rows: NDArray[np.void], names: Sequence[str | None], levels: Sequence[NDArray[np.intp]]
 ) -> tuple[NDArray[np.void], list[str | None]]:
-    """Rows and names, each holder before those below it, siblings by bytes (of equal ones, those found first)."""
+    """Holders and their names, each before those below it, siblings by bytes (of equal ones, the first found)."""
     place = np.zeros(len(rows), np.intp)
     for unordered in levels[1:]:
         keys = [unordered, ~rows["bytes"][unordered], rows["parent"][unordered]]
@@ -362,7 +363,7 @@ class Holders(Answer):
 
     @property
     def tables(self) -> Sequence[AnswerTable]:
-        """The largest holders, each indented below the one around it."""
+        """The tables of holders: the largest ones, each indented below the one around it."""
         rows = [
             (
                 f"{'  ' * part.depth}{_holder_part_name(part)}",
@@ -376,12 +377,12 @@ class Holders(Answer):
 
     @property
     def bytes_in_use(self) -> int:
-        """All bytes in use."""
+        """All bytes in use of the holders together."""
         return int(self.rows["bytes"][0])
 
     @property
     def chunks_in_use(self) -> int:
-        """All chunks in use."""
+        """All chunks in use of the holders together."""
         return int(self.rows["chunks"][0])
 
     def path(self, row: int) -> str:
@@ -393,7 +394,7 @@ class Holders(Answer):
         return self.separator.join(reversed(names))
 
     def paths(self) -> list[str]:
-        """`path` of every row."""
+        """The `path` of every holder."""
         found = [""]
         for row, parent in enumerate(self.rows["parent"][1:].tolist(), 1):
             name = self.names[row]
@@ -401,7 +402,7 @@ class Holders(Answer):
         return found
 
     def to_arrow(self) -> "Table":
-        """All rows as a table; `id` and `parent` are rows, `parent` of the first is null; sizes in bytes."""
+        """All holders as a table; `id` and `parent` are rows, `parent` of the first is null; sizes in bytes."""
         pa = arrow("to_arrow()")
         rows = self.rows
         requested = [rows[name] for name in ("own_requested", "requested")]
@@ -422,7 +423,7 @@ class Holders(Answer):
         )
 
     def to_pandas(self) -> "pd.DataFrame":
-        """`to_arrow` as a data frame."""
+        """All holders as a data frame."""
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
@@ -553,7 +554,7 @@ _MOST_FRAMES: Final = 4
 
 
 def _holders_text_stack(frames: list[str], separator: str) -> str:
-    """Frames without the folders of their files; of many the outermost and the innermost ones, each whole."""
+    """A holder's frames without the folders of their files; of many the outer and inner ones, each whole."""
     shown = [_FOLDER_OF_FRAME.sub("(", frame) for frame in frames]
     if len(shown) > _MOST_FRAMES:
         shown = [shown[0], "…", *shown[2 - _MOST_FRAMES :]]
@@ -637,7 +638,7 @@ def _laid_out(
     others: dict[int, SummarizedHolder],
     levels: int | None,
 ) -> list[SummarizedHolder]:
-    """Parts in order, with their parents and depths; none deeper than so many levels."""
+    """Parts of a summary of holders in order, with their parents and depths; none deeper than so many levels."""
     found: list[SummarizedHolder] = []
     left = [(0, _WHOLE, 0)]  # part, parent, depth
     while left:
@@ -717,7 +718,7 @@ class HolderMarkGrowth:
         self._bytes: dict[tuple[str, int], NDArray[np.int64]] = {}
 
     def pair(self, step: int) -> HolderMarkPair | None:
-        """The marks to compare at a step: those that separate the steps of the program, else the most frequent ones.
+        """The marks to compare holders at: those that separate the steps of the program, else the most frequent.
 
         None: up to this step no name has two marks, or the trace has dropped them.
         """
@@ -734,7 +735,7 @@ class HolderMarkGrowth:
         return HolderMarkPair(marks[first], marks[last], last - first)
 
     def growth(self, pair: HolderMarkPair, index: HolderIndex) -> NDArray[np.int64]:
-        """The bytes that each node of `index` gained from the first mark to the last, shape (nodes,)."""
+        """The bytes that each holder of `index` gained from the first mark to the last, shape (nodes,)."""
         first, last = self._bytes_at(pair.first, index), self._bytes_at(pair.last, index)
         grown = np.zeros(len(index), np.int64)
         grown[: len(last)] += last
@@ -742,7 +743,7 @@ class HolderMarkGrowth:
         return grown
 
     def _bytes_at(self, mark: HolderMark, index: HolderIndex) -> NDArray[np.int64]:
-        """The bytes of each node at a mark; nodes that came later are left out."""
+        """The bytes of each holder at a mark; nodes that came later are left out."""
         key = index.how.by, mark.step
         known = self._bytes.pop(key, None)
         if known is None:
@@ -755,11 +756,11 @@ class HolderMarkGrowth:
         return known
 
     def forget(self, by: str) -> None:
-        """Forget the bytes that were counted with another tree of the same grouping."""
+        """Forget the bytes of holders that were counted with another tree of the same grouping."""
         self._bytes = {key: known for key, known in self._bytes.items() if key[0] != by}
 
     def search(self) -> None:
-        """Find the marks among events that are new."""
+        """Find the marks to compare holders at, among events that are new."""
         stop = len(self._trace)
         self._take(
             events_of(self._trace, [Kind.MARK], self._pool, max(self._searched, self._trace.first), stop)

@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
-from bfcviz.events.schema import taken
+from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
-from bfcviz.model.kept_states import EMPTY, Snapshot
 from bfcviz.model.pool_state import PoolState
 from bfcviz.model.row_storage import CHUNK_ROW, REGION_ROW
+from bfcviz.model.state_snapshots import EMPTY, Snapshot
 
 MAGIC: Final = b"BFCK"
 VERSION: Final = 1
@@ -46,7 +46,7 @@ _U8, _U4, _U2 = np.dtype("<u8"), np.dtype("<u4"), np.dtype("<u2")
 
 
 class _Counts(NamedTuple):
-    """The counts of one pool, stored uncompressed before the columns."""
+    """The counts of one pool in a keyframe, stored uncompressed before the columns."""
 
     regions: int
     chunks: int
@@ -59,7 +59,7 @@ class _Counts(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the pool's columns."""
+        """Bytes of the columns of one pool in a keyframe."""
         return self.regions * 18 + self.chunks * 12 + (self.chunks + 7) // 8 + self.in_use * 24
 
 
@@ -171,7 +171,7 @@ def _decode_keyframe(data: bytes, step: int, pool: int, pools: int) -> Snapshot:
 
 
 class _Columns:
-    """Reads one column after the other."""
+    """Reads one column of a keyframe after the other."""
 
     def __init__(self, data: bytes, offset: int) -> None:
         self.data = memoryview(data)[offset:]
@@ -185,12 +185,12 @@ class _Columns:
 
 
 def shuffled(values: NDArray[Any]) -> bytes:
-    """The bytes of an array: the first byte of each value, then all second bytes, and so on."""
+    """The bytes of a keyframe's array for compression: the first byte of each value, then all second bytes ..."""
     return values.view(np.uint8).reshape(len(values), values.itemsize).T.tobytes()
 
 
 def unshuffled(data: bytes | memoryview, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The array that `shuffled` wrote."""
+    """The array of a keyframe that `shuffled` wrote."""
     columns = np.frombuffer(data, np.uint8).reshape(dtype.itemsize, -1)
     return np.ascontiguousarray(columns.T).view(dtype).reshape(columns.shape[1])
 
@@ -239,7 +239,7 @@ def _check_keyframe_regions(regions: NDArray[np.void], slots: NDArray[np.uint64]
 def _tile_keyframe_chunks(
     rows: NDArray[np.void], regions: NDArray[np.void], slots: NDArray[np.uint64]
 ) -> None:
-    """Set the addresses and regions of chunks; their sizes must fill each region exactly."""
+    """Set the addresses and regions of a keyframe's chunks; their sizes must fill each region exactly."""
     ends = np.cumsum(rows["size"], dtype=np.uint64)
     starts = ends - rows["size"]
     if (ends <= starts).any():

@@ -16,7 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.schema import Events, Kind, joined, taken
+from bfcviz.events.schema import Events, Kind
+from bfcviz.events.structured_arrays import joined, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model.address_layout import LONG_AGO, NEVER
 from bfcviz.model.model import Model, model_chunks_in_use
@@ -48,7 +49,7 @@ _LOW: Final = np.uint64(2**32 - 1)
 
 @dataclass(frozen=True)
 class Found:
-    """Some of the allocations of a range of steps.
+    """The lifetimes found in a range of steps: some of the allocations.
 
     Attributes:
         lifetimes: of LIFETIME, by `born`.
@@ -79,7 +80,7 @@ def born_of(events: Events, at: NDArray[np.intp]) -> NDArray[np.uint64]:
 
 
 def last_with_low_bits(seq: NDArray[np.uint64] | np.uint64, low: NDArray[Any]) -> NDArray[np.uint64]:
-    """The last numbers up to `seq` that have these low 32 bits."""
+    """To find the ALLOCATE of a lifetime's end: the last numbers up to `seq` that have these low 32 bits."""
     found: NDArray[np.uint64] = seq - ((seq - low) & _LOW)
     return found
 
@@ -123,7 +124,7 @@ class LifetimeReader:
         self._forget()
 
     def read_to(self, stop: int) -> Found:
-        """The allocations up to step `stop`, at least `self.stop`; reads the events between these steps."""
+        """The lifetimes up to step `stop`, at least `self.stop`; reads the events between these steps."""
         for block in self._trace.blocks(self.stop, stop):
             if self._too_many:
                 break
@@ -142,14 +143,14 @@ class LifetimeReader:
         return self._most is not None and self._seen > self._most
 
     def _begin(self, block: Events, at: NDArray[np.intp]) -> None:
-        """Add the ALLOCATE events of a block at these indices."""
+        """Begin the lifetimes of the ALLOCATE events of a block at these indices."""
         at = self._selected(block, at)
         self._seen += len(at)
         large = at if self._floor == 0 else at[block["size"][at] > self._floor]
         self._alive = joined([self._alive, born_by(block, large)])
 
     def _end(self, block: Events, at: NDArray[np.intp]) -> None:
-        """Apply the FREE events of a block at these indices."""
+        """End the lifetimes of the FREE events of a block at these indices."""
         at = self._selected(block, at)
         at = at if self._floor == 0 else at[block["size"][at] >= self._floor]
         if len(self._alive) and len(at):
@@ -202,7 +203,7 @@ def _lifetime_rows(records: NDArray[np.void], at: NDArray[np.intp], handle: str)
 
 
 class Ends:
-    """Finds the FREEs of allocations of one pool, and remembers them; each search reads an event once."""
+    """Finds the ends of lifetimes, the FREEs of one pool, and remembers them; each search reads an event once."""
 
     def __init__(self, trace: Trace, pool: int) -> None:
         self._trace, self._pool = trace, pool
@@ -210,7 +211,7 @@ class Ends:
         self._known: dict[int, tuple[int, int]] = {}
 
     def end_of(self, born: int, stop: int) -> int:
-        """The `seq` of the FREE of the allocation of event `born`; NEVER where it is not before `stop`."""
+        """The end of a lifetime: the `seq` of the FREE of `born`; NEVER where it is not before `stop`."""
         end, step = self._known.get(born, (int(NEVER), born + 1))
         if end == NEVER and step < stop:
             end = self._search(born, max(step, self._trace.first), stop)
@@ -227,7 +228,7 @@ class Ends:
 
 
 def elapsed(begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Nanoseconds between times; 0 where a clock went back."""
+    """How long lifetimes are, in nanoseconds between two times; 0 where a clock went back."""
     # Unsigned: a difference may be more than int64 holds.
     span = end.view(np.uint64) - begin.view(np.uint64)
     return np.where(end > begin, span, np.uint64(0))

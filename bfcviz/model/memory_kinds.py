@@ -122,7 +122,7 @@ class KindRules:
         return cls.of(found)
 
     def kind_of(self, text: str) -> str | None:
-        """The kind of the first rule that is found in a text."""
+        """The kind of memory by the first rule that is found in a text."""
         return next((kind for kind, pattern in self.rules if pattern.search(text)), None)
 
 
@@ -130,7 +130,7 @@ _chosen: WeakKeyDictionary[Trace, KindRules] = WeakKeyDictionary()
 
 
 def use_rules(trace: Trace, rules: KindRules) -> None:
-    """Put rules of the user's own before the built-in ones, in every view of this trace."""
+    """Put rules for kinds of memory before the built-in ones, in every view of this trace."""
     _chosen[trace] = rules
 
 
@@ -139,7 +139,7 @@ def use_rules(trace: Trace, rules: KindRules) -> None:
 
 
 class MemoryKinds:
-    """The kinds of one heap; its numbers index `names`.
+    """The kinds of memory of one heap; its numbers index `names`.
 
     Attributes:
         names: the built-in kinds, the user's own, and `UNKNOWN`, which is number 0.
@@ -164,7 +164,7 @@ class MemoryKinds:
         self._parameter_sizes = self._sizes_of_parameters()
 
     def of(self, records: NDArray[np.void]) -> NDArray[np.intp]:
-        """The number of the kind of each record in use: chunks, lifetimes, or ALLOCATE events."""
+        """The number of the kind of memory of each record in use: chunks, lifetimes, or ALLOCATE events."""
         names = records.dtype.names or ()
         born = records["born"] if "born" in names else records["seq"]
         labels = records["label"].astype(np.intp)
@@ -182,11 +182,11 @@ class MemoryKinds:
         return found
 
     def path(self, number: int) -> tuple[str | None, ...]:
-        """The path of a kind; None: unknown."""
+        """The path of a kind of memory; None: unknown."""
         return (self.names[number] if number else None,)
 
     def _learn(self, highest: int) -> None:
-        """Find the kinds of labels up to a number."""
+        """Find the kinds of memory of labels up to a number."""
         known = len(self._of_label)
         if highest < known:
             return
@@ -196,7 +196,7 @@ class MemoryKinds:
         self._is_own = np.append(self._is_own, [own for _, own in more])
 
     def _kind_of(self, label: int) -> tuple[str, bool]:
-        """The kind by the label alone, and whether a rule of the user's own decided."""
+        """The kind of memory by the label alone, and whether a rule of the user's own decided."""
         if label >= len(self._trace.labels):
             return UNKNOWN, False
         name, details = self._trace.labels[label]
@@ -215,7 +215,7 @@ class MemoryKinds:
         return kind, False
 
     def _read_lifetimes(self) -> None:
-        """Which allocations are freed soon, and which of optimizers are freed at all: one pass."""
+        """For kinds of memory, which allocations are freed soon, and which of optimizers at all: one pass."""
         short, freed = [], []
         number = self._numbers
         self._begins = history_begins(self._trace, self._pool, (HISTORY_BEGINS,))
@@ -268,7 +268,7 @@ _LONGEST_RULES: Final = 1 << 20  # bytes
 
 
 def kind_rules(path: str) -> KindRules:
-    """The rules of a file.
+    """The rules for kinds of memory in a file.
 
     Raises:
         FileError: it cannot be read, or a line is no rule.
@@ -280,6 +280,6 @@ def kind_rules(path: str) -> KindRules:
 
 
 def use_kinds(trace: Trace, path: str | None) -> None:
-    """Put the rules of a file before the built-in ones in every view of this trace. Raises as `kind_rules`."""
+    """Put a file's rules for kinds of memory before the built-in ones in every view of this trace."""
     if path is not None:
         use_rules(trace, kind_rules(path))

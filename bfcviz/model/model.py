@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
 from bfcviz.events.event_source import BLOCK
-from bfcviz.events.schema import NUM_BINS, Events, Kind, bin_numbers, taken
+from bfcviz.events.schema import NUM_BINS, Events, Kind, bin_numbers
+from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
-from bfcviz.model.kept_states import Snapshot, Snapshots
 from bfcviz.model.keyframe_bytes import decode
 from bfcviz.model.pool_state import PoolState
 from bfcviz.model.row_storage import CHUNK_ROW
+from bfcviz.model.state_snapshots import Snapshot, Snapshots
 
 # ------------------------------------------------------------------------------
 # One pool at one step as plain data: chunks, regions, bins (size classes) and totals.
@@ -55,7 +56,7 @@ BIN = np.dtype(
 
 @dataclass(frozen=True)
 class ModelStats:
-    """Totals of one pool at one step: bytes unless the name counts something.
+    """Totals of a `Model`, one pool at one step: bytes unless the name counts something.
 
     Peaks and `largest_alloc_size` are the maxima from step 0 to this step. `bytes_limit` is None where the trace
     does not have it.
@@ -153,16 +154,16 @@ class Model:
 
     @property
     def step(self) -> int:
-        """Events applied: `trace.first` to len(trace)."""
+        """Events applied to the model: `trace.first` to len(trace)."""
         return self._table.step
 
     @property
     def table(self) -> PoolState:
-        """The state itself, for compiled passes over the next events; see `timeline`."""
+        """The state of the model itself, for compiled passes over the next events; see `timeline`."""
         return self._table
 
     def seek(self, step: int) -> None:
-        """Move to the state after the first `step` events, from the nearest known state.
+        """Move the model to the state after the first `step` events, from the nearest known state.
 
         Raises:
             TraceError: the trace does not have the step, or no longer has it, or an event on the way contradicts the
@@ -184,19 +185,19 @@ class Model:
             self._undo_to(step)
 
     def snapshots(self) -> Snapshots:
-        """The states kept so far, for another model of the same pool, which need not pass over the events again."""
+        """The states that the model kept so far, for another one of the same pool, which need not pass again."""
         return self._snapshots.copy()
 
     def forward(self, n: int = 1) -> None:
-        """Move `n` events forwards. Raises as `seek`."""
+        """Move the model `n` events forwards. Raises as `seek`."""
         self.seek(self.step + n)
 
     def back(self, n: int = 1) -> None:
-        """Move `n` events backwards. Raises as `seek`."""
+        """Move the model `n` events backwards. Raises as `seek`."""
         self.seek(self.step - n)
 
     def measure(self, block: Events) -> None:
-        """Apply `block`, the events of the trace from `step` on, as `PoolState.measure` does."""
+        """Apply `block` to the model, the events of the trace from `step` on, as `PoolState.measure` does."""
         self._table.pools = len(self.trace.origin.pools)
         self._table.measure(block)
         self._keep()
@@ -212,7 +213,7 @@ class Model:
             self.seek(home)
 
     def chunks(self) -> NDArray[np.void]:
-        """Every chunk by ascending address, shape (n,) of CHUNK, read-only; they tile every region."""
+        """Every chunk of the model by ascending address, shape (n,) of CHUNK, read-only; they tile every region."""
         if self._chunks is None or self._chunks[0] != self.step:
             chunks = model_chunks(self._table, self._order)
             self._order = chunks["handle"].astype(np.intp)
@@ -221,16 +222,16 @@ class Model:
         return self._chunks[1]
 
     def in_use(self) -> NDArray[np.void]:
-        """The chunks in use in no order, shape (n,) of CHUNK_ROW; faster than `chunks`, which sorts."""
+        """The chunks in use of the model in no order, shape (n,) of CHUNK_ROW; faster than `chunks`, which sorts."""
         rows = self._table.chunk_rows()
         return taken(rows, rows["state"] == array_access.CHUNK_IN_USE)
 
     def regions(self) -> NDArray[np.void]:
-        """Every region by ascending address, shape (n,) of REGION."""
+        """Every region of the model by ascending address, shape (n,) of REGION."""
         return model_regions(self._table)
 
     def bins(self) -> NDArray[np.void]:
-        """21 rows of BIN: free chunks and chunks in use by size class."""
+        """The bins of the model, 21 rows of BIN: free chunks and chunks in use by size class."""
         chunks = self.chunks()
         bins = np.zeros(NUM_BINS, BIN)
         bins["bin"] = np.arange(NUM_BINS)
@@ -243,7 +244,7 @@ class Model:
         return bins
 
     def stats(self) -> ModelStats:
-        """The totals at this step, peaks up to this step."""
+        """The totals of the model at its step, peaks up to this step."""
         if self._table.peaks_step != self.step:
             self._find_peaks()
         return stats_of(self._table, self.trace.origin.pools[self.pool].limit)
@@ -251,7 +252,7 @@ class Model:
     # -- how to reach a step -----------------------------------------------------------------------------------
 
     def _move_on(self) -> None:
-        """Drop steps that the trace no longer has."""
+        """Drop steps from the model that the trace no longer has."""
         self._table.pools = len(self.trace.origin.pools)  # a recording may have another heap now
         first = self.trace.first
         if first == self._snapshots.first:
@@ -265,7 +266,7 @@ class Model:
             self._table.restore(self._snapshots.before(first))
 
     def _shorter_start(self, step: int) -> Snapshot | None:
-        """The snapshot from which `step` is nearer than from the present step; None where there is none."""
+        """The model's snapshot from which `step` is nearer than from the present step; None: there is none."""
         best, least = None, abs(step - self.step)
         for snapshot in (self._snapshots.before(step), self._snapshots.after(step)):
             if snapshot is not None and (cost := _model_seek_cost(snapshot, step)) < least:
@@ -277,7 +278,7 @@ class Model:
         return best
 
     def _stored(self, step: int) -> Snapshot | None:
-        """The keyframe of the trace at or before `step`, where it is later than the nearest snapshot."""
+        """The keyframe of the trace for a model at or before `step`, where it is later than the nearest snapshot."""
         near = self._snapshots.before(step).step
         if step - near <= BLOCK:  # none lies between, or it saves little
             return None
@@ -340,43 +341,8 @@ def _model_running_total(
 
 
 def model_chunks_in_use(trace: Trace, pool: int, step: int, model: Model | None = None) -> NDArray[np.void]:
-    """The chunks in use at a step, in no order, of CHUNK_ROW. Raises as `Model.seek`."""
+    """The chunks in use of a model at a step, in no order, of CHUNK_ROW. Raises as `Model.seek`."""
     if step == 0:
         return np.zeros(0, CHUNK_ROW)
     with (model or Model(trace, pool)).visiting(step) as there:
         return there.in_use()
-
-
-# ------------------------------------------------------------------------------
-# Three ratios of 0..1, each with its own name; other tools call all of them fragmentation.
-
-DEFINITIONS = {
-    "internal": "Internal fragmentation = 1 - requested_bytes_in_use / bytes_in_use: "
-    "the share of allocated memory that was not requested. 0 where nothing is in use.",
-    "external": "External fragmentation = 1 - largest_free_chunk / free_bytes (TensorFlow's): "
-    "the share of free memory outside its largest piece. 0 where nothing is free.",
-    "reserved_not_in_use": "Reserved-not-in-use = 1 - bytes_in_use / pool_bytes: "
-    "the share of the pool that no chunk in use covers. 0 where nothing is in use.",
-}
-"""What each function computes, for tooltips and captions."""
-
-
-def internal(stats: ModelStats) -> float:
-    """1 - requested_bytes_in_use / bytes_in_use, 0 where nothing is in use."""
-    return _model_stats_ratio(stats.bytes_in_use - stats.requested_bytes_in_use, stats.bytes_in_use)
-
-
-def external(stats: ModelStats) -> float:
-    """1 - largest_free_chunk / free_bytes, 0 where nothing is free."""
-    return _model_stats_ratio(stats.free_bytes - stats.largest_free_chunk, stats.free_bytes)
-
-
-def reserved_not_in_use(stats: ModelStats) -> float:
-    """1 - bytes_in_use / pool_bytes, 0 where nothing is in use."""
-    free = stats.pool_bytes - stats.bytes_in_use
-    return _model_stats_ratio(free, stats.pool_bytes if stats.bytes_in_use else 0)
-
-
-def _model_stats_ratio(part: int, whole: int) -> float:
-    # Not 1 - x / y, which rounds twice: `Extremes` divides in the same way and gets the same float.
-    return part / whole if whole else 0.0

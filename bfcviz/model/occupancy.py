@@ -14,7 +14,7 @@ A column is 1, 2, 4, 8, ... steps or nanoseconds wide. A trace that grows only c
 too many, pairs of columns become one.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -26,7 +26,6 @@ from bfcviz.events.trace import Trace
 from bfcviz.model.address_layout import Layout
 from bfcviz.model.lifetimes import born_by, born_of, of_chunks
 from bfcviz.model.model import Model, model_chunks_in_use
-from bfcviz.model.trace_index import known_index, with_index_byte_steps, with_index_sums
 
 Floats = NDArray[np.float64]
 
@@ -35,7 +34,7 @@ Axis = Literal["step", "time"]
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes by which bytes in use are counted.
+    """The classes by which the bytes in use of an occupancy are counted.
 
     Attributes:
         count: number of classes.
@@ -69,18 +68,18 @@ class OccupancyGrid:
 
     @property
     def cell(self) -> float:
-        """Height of a cell in bytes."""
+        """Height of a cell of the grid in bytes."""
         return (self.high - self.low) / self.lines
 
     def rows(self, positions: Floats) -> Floats:
-        """Positions in lines from the bottom; positions outside are moved to the nearest edge."""
+        """Positions in lines from the bottom of the grid; those outside are moved to the nearest edge."""
         scaled: Floats = (positions - self.low) * (self.lines / (self.high - self.low))
         return np.clip(scaled, 0.0, self.lines, out=scaled)
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """The bytes in each cell of a grid, averaged over the time of its column, float64.
+    """How full the cells of a grid are: the bytes in each, averaged over the time of its column, float64.
 
     Attributes:
         grid: the cells.
@@ -94,7 +93,7 @@ class Occupancy:
 
     @property
     def in_use(self) -> Floats:
-        """Bytes in use, (lines, columns)."""
+        """Bytes in use of an occupancy, (lines, columns)."""
         total: Floats = self.by_class.sum(axis=0)
         return total
 
@@ -263,13 +262,13 @@ class OccupancyReader:
         return max(-(-span // self._width), 1)
 
     def _fill(self, columns: int) -> None:
-        """Fill the columns up to this number with the present state."""
+        """Fill the columns of the grid up to this number with the present state."""
         if columns > self._columns:
             self._cells[:, :, self._columns : columns] = self._now[:, :, None]
             self._columns = columns
 
     def _take(self, block: Events, at: NDArray[np.intp], layout: Layout, columns: int) -> None:
-        """Add the ALLOCATE and FREE events of a block at these indices."""
+        """Add the ALLOCATE and FREE events of a block at these indices to the occupancy."""
         freed = block["kind"][at] == Kind.FREE
         which = None
         if self._classes is not None:
@@ -280,7 +279,7 @@ class OccupancyReader:
         self._add(_occupied_ranges(layout, block, at), x, 1.0 - 2.0 * freed, which, columns)
 
     def _across(self, seq: NDArray[np.uint64], time: NDArray[np.int64], columns: int) -> Floats:
-        """The columns at which the states after these events begin, moved to the nearest edge."""
+        """The columns of the grid at which the states after these events begin, moved to the nearest edge."""
         when = time.astype(np.float64) if self._grid.axis == "time" else seq.astype(np.float64) + 1.0
         when -= self._origin
         when /= self._width
@@ -322,107 +321,9 @@ class OccupancyReader:
 def _occupied_ranges(
     layout: Layout, records: NDArray[np.void], at: NDArray[np.intp] | None = None
 ) -> tuple[Floats, Floats]:
-    """The starts and ends of the positions of these records, or of those at these indices."""
+    """For an occupancy, the starts and ends of the positions of these records, or of those at these indices."""
     address, size = records["address"], records["size"]
     if at is not None:
         address, size = address[at], size[at]
     low = layout.position(address)
     return low, low + size.astype(np.float64)
-
-
-# ------------------------------------------------------------------------------
-# Bytes times steps in use: how much memory, and how long, over a whole trace.
-
-
-def byte_steps(trace: Trace, pool: int, name: str) -> NDArray[np.float64]:
-    """Bytes in use times steps in use, summed over the trace, by the value of field `name`."""
-    index = known_index(trace, pool)
-    if index is not None and name == "label":
-        return index.byte_steps
-    totals = _carried_byte_steps(trace, pool, name)
-    for block in trace.blocks():
-        totals = with_index_byte_steps(totals, block, pool, name, len(trace))
-    return totals
-
-
-def _carried_byte_steps(trace: Trace, pool: int, name: str) -> Floats:
-    """Those of the chunks in use before the first event."""
-    carried = model_chunks_in_use(trace, pool, trace.first)
-    found = np.bincount(carried[name], weights=carried["size"] * float(len(trace) - trace.first))
-    return found.astype(np.float64)
-
-
-def bytes_of_labels(trace: Trace, pool: int) -> tuple[Floats, Floats]:
-    """`byte_steps` and `bytes_at_moments` of all labels; the events are read once, if at all."""
-    labels = len(trace.labels)
-    if known_index(trace, pool) is not None:
-        return byte_steps(trace, pool, "label"), bytes_at_moments(trace, pool, labels)
-    totals = _carried_byte_steps(trace, pool, "label")
-
-    def summed() -> Iterator[Events]:
-        nonlocal totals
-        for block in trace.blocks():
-            totals = with_index_byte_steps(totals, block, pool, "label", len(trace))
-            yield block
-
-    moments = np.array(list(_fullest_moments(trace, pool, labels, _ends_of_parts(trace, labels), summed())))
-    return totals, moments
-
-
-_MOST_MOMENTS: Final = 24
-_MOST_NUMBERS: Final = 1 << 21  # of all moments; where labels hardly repeat there are fewer
-
-
-def bytes_at_moments(trace: Trace, pool: int, labels: int) -> Floats:
-    """Bytes in use by label number, below `labels`, at moments all over the trace: shape (moments, labels).
-
-    These are the fullest moment of each of some equal parts of the trace, and its end. Of a trace whose index has the
-    largest labels of its blocks, it is the mean of each part.
-    """
-    parts = _ends_of_parts(trace, labels)
-    count = len(parts)
-    index = known_index(trace, pool)
-    if index is None or not index.knows_holders:
-        return np.array(list(_fullest_moments(trace, pool, labels, parts, trace.blocks())))
-    held = index.held_within(trace.first, len(trace))
-    held = held[held["label"] < labels]
-    rows = np.searchsorted(parts, held["stop"]).clip(max=count - 1)
-    sums = np.bincount(rows * labels + held["label"], held["byte_steps"], count * labels)
-    found: Floats = sums.reshape(count, labels).astype(np.float64)
-    return found
-
-
-def _ends_of_parts(trace: Trace, labels: int) -> Floats:
-    count = max(min(_MOST_MOMENTS, _MOST_NUMBERS // max(labels, 1)), 4)
-    found: Floats = np.linspace(trace.first, len(trace), count + 1)[1:]
-    return found
-
-
-def _fullest_moments(
-    trace: Trace, pool: int, labels: int, parts: Floats, blocks: Iterable[Events]
-) -> Iterator[Floats]:
-    """Bytes in use by label number: of each part, given by its end, where most are in use; then at the end."""
-    carried = model_chunks_in_use(trace, pool, trace.first)
-    now = with_index_sums(np.zeros(labels), carried["label"], carried["size"].astype(np.float64))[:labels]
-    fullest, part = now, 0
-    for block in blocks:
-        kinds = np.where(block["pool"] == pool, block["kind"], 0)
-        at = np.flatnonzero((kinds == Kind.ALLOCATE) | (kinds == Kind.FREE))
-        at = at[block["label"][at] < labels]
-        sizes = block["size"][at].astype(np.float64)
-        signed, numbers = np.where(kinds[at] == Kind.FREE, -sizes, sizes), block["label"][at]
-        edges = np.searchsorted(block["seq"][at].astype(np.float64), parts[part:]).tolist()
-        start = 0
-        for stop in [*edges, len(at)]:
-            if stop > start:
-                most = start + int(np.cumsum(signed[start:stop]).argmax()) + 1
-                there = with_index_sums(now, numbers[start:most], signed[start:most])
-                now = with_index_sums(there, numbers[most:stop], signed[most:stop])
-                fullest = max(fullest, there, key=np.sum)
-            start = stop
-            if stop == len(at):
-                break
-            yield fullest
-            fullest, part = now, part + 1
-    yield fullest
-    yield now

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.schema import taken
+from bfcviz.events.structured_arrays import taken
 from bfcviz.model import array_access, row_storage
 
 # ------------------------------------------------------------------------------
@@ -13,7 +13,7 @@ from bfcviz.model import array_access, row_storage
 
 
 class LargestFreeTree:
-    """One number a row, all 0 at first. Node 0 is the largest; node i is the largest of nodes 8i+1 .. 8i+8.
+    """Finds the largest free chunk: a number a row, all 0 at first; node i is the largest of nodes 8i+1 .. 8i+8.
 
     A change climbs only while it changes the maximum: for most places not even one level, at most
     log8(places) levels.
@@ -33,12 +33,12 @@ class LargestFreeTree:
         self.below = 0
 
     def largest(self) -> int:
-        """The largest number, 0 where no number was set."""
+        """The largest number in the tree of free chunks, 0 where none was set."""
         largest: int = self._nodes[0]
         return largest
 
     def watch(self, limit: int) -> None:
-        """Maintain the sum of the numbers less than `limit`."""
+        """Maintain the sum of the numbers in the tree of free chunks that are less than `limit`."""
         self._limit = limit
         self.below = 0
         for place in range(self._places):
@@ -47,12 +47,12 @@ class LargestFreeTree:
                 self.below += number
 
     def reserve(self, places: int) -> None:
-        """Provide at least this many places."""
+        """Provide at least this many places in the tree of free chunks."""
         while self._places < places:
             self._grow()
 
     def set(self, place: int, number: int) -> None:
-        """Change the number of one place."""
+        """Change the number of one place in the tree of free chunks."""
         node = self._first + place
         old = self._nodes[node]
         self._nodes[node] = number
@@ -99,7 +99,7 @@ class LargestFreeTree:
 
 
 class ChunkRows:
-    """Rows of CHUNK_ROW. Methods that can find a contradiction return a code of `array_access`.
+    """The chunks of one pool as rows of CHUNK_ROW. Methods that find a contradiction return a code of `array_access`.
 
     Attributes:
         chunks: the rows, for `array_access.chunk`; `reserve` replaces them.
@@ -114,18 +114,18 @@ class ChunkRows:
         self._store: Any = None
 
     def by_handle(self) -> NDArray[np.void]:
-        """The row of each handle; not a copy where the rows are in an array."""
+        """The row of each chunk by its handle; not a copy where the rows are in an array."""
         if self.capacity == 0:
             return np.zeros(0, row_storage.CHUNK_ROW)
         return row_storage.exported(self._store, row_storage.CHUNK_ROW)
 
     def exported(self) -> NDArray[np.void]:
-        """A copy of every chunk, in no order."""
+        """A copy of the row of every chunk, in no order."""
         table = self.by_handle()
         return taken(table, table["state"] != array_access.NOTHING)
 
     def load(self, chunk_rows: NDArray[np.void]) -> None:
-        """Fill empty rows with what another `ChunkRows` exported."""
+        """Fill empty rows of chunks with what another `ChunkRows` exported."""
         if len(chunk_rows) > 0:
             self.reserve(int(chunk_rows["handle"].max()))
             row_storage.put(self._store, chunk_rows["handle"], chunk_rows)
@@ -135,7 +135,7 @@ class ChunkRows:
             self.free_sizes.set(handle, size)
 
     def row(self, handle: int) -> np.void | None:
-        """A copy of one row; None where no such row exists."""
+        """A copy of one chunk's row; None where no such row exists."""
         if handle >= self.capacity:
             return None
         row: np.void = row_storage.exported(self._store[handle : handle + 1], row_storage.CHUNK_ROW).copy()[0]
@@ -161,7 +161,7 @@ class ChunkRows:
         return array_access.FINE
 
     def reserve(self, handle: int) -> None:
-        """Make room for this handle."""
+        """Make room in the rows of chunks for this handle."""
         if handle < self.capacity:
             return
         capacity = max(64, self.capacity)
@@ -175,7 +175,7 @@ class ChunkRows:
         self.free_sizes.reserve(capacity)
 
     def add(self, handle: int, address: int, size: int, region: int) -> None:
-        """Add a free chunk at a handle that is vacant and reserved."""
+        """Add the row of a free chunk at a handle that is vacant and reserved."""
         c = array_access.chunk(self.chunks, handle)
         c.address = address
         c.size = size
@@ -186,7 +186,7 @@ class ChunkRows:
         self.free += 1
 
     def drop(self, handle: int) -> None:
-        """Remove a free chunk."""
+        """Remove the row of a free chunk."""
         c = array_access.chunk(self.chunks, handle)
         c.address = c.size = c.handle = c.region = c.state = 0
         self.free_sizes.set(handle, 0)
@@ -198,7 +198,7 @@ class ChunkRows:
 
 
 class RegionRows:
-    """Regions that do not overlap. Methods that can find a contradiction return a code of `array_access`.
+    """The regions of one pool as rows; they do not overlap. Methods that find a contradiction return a code.
 
     Attributes:
         count: number of regions.
@@ -211,14 +211,14 @@ class RegionRows:
         self._order_store: Any = None
 
     def exported(self) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
-        """Every region by ascending address: rows of REGION_ROW, and their slots."""
+        """The row of every region by ascending address, of REGION_ROW, and their slots."""
         if self.count == 0:
             return np.zeros(0, row_storage.REGION_ROW), np.zeros(0, np.uint64)
         slots = np.array(self._order_store[: self.count], np.uint64)
         return row_storage.exported(self._region_store, row_storage.REGION_ROW)[slots.astype(np.intp)], slots
 
     def load(self, region_rows: NDArray[np.void], slots: NDArray[np.uint64]) -> None:
-        """Fill empty rows with what another `RegionRows` exported."""
+        """Fill empty rows of regions with what another `RegionRows` exported."""
         if len(slots) > 0:
             self._reserve(int(slots.max()))
             row_storage.put(self._region_store, slots.astype(np.intp), region_rows)
@@ -227,7 +227,7 @@ class RegionRows:
         self.count = len(slots)
 
     def add(self, slot: int, address: int, size: int) -> int:
-        """Add a region."""
+        """Add the row of a region."""
         self._reserve(slot)
         r = array_access.region(self._regions, slot)
         if r.state != array_access.NOTHING:
@@ -247,7 +247,7 @@ class RegionRows:
         return array_access.FINE
 
     def lengthen(self, slot: int, address: int, size: int) -> int:
-        """Extend a region at its end, `address`, by `size` bytes."""
+        """Extend the row of a region at its end, `address`, by `size` bytes."""
         if slot >= self._slots or array_access.region(self._regions, slot).state == array_access.NOTHING:
             return array_access.SLOT_EMPTY
         r = array_access.region(self._regions, slot)
@@ -260,7 +260,7 @@ class RegionRows:
         return array_access.FINE
 
     def shorten(self, slot: int, address: int, size: int) -> int:
-        """Undo `lengthen`."""
+        """Undo `lengthen` of a region's row."""
         r = array_access.region(self._regions, slot)
         if address + size != r.address + r.size or size >= r.size:
             return array_access.NOT_AT_END
@@ -268,7 +268,7 @@ class RegionRows:
         return array_access.FINE
 
     def remove(self, slot: int, address: int, size: int) -> int:
-        """Remove a region that has this address and size."""
+        """Remove the row of a region that has this address and size."""
         r = array_access.region(self._regions, slot)
         if r.address != address or r.size != size:
             return array_access.OTHER_PLACE
@@ -303,7 +303,7 @@ class RegionRows:
         return end
 
     def _place(self, address: int) -> int:
-        """Number of regions that begin at or below `address`."""
+        """Number of region rows that begin at or below `address`."""
         low = 0
         high = self.count
         while low < high:

@@ -29,8 +29,8 @@ from bfcviz.errors import TraceError
 from bfcviz.events.schema import Events, Kind
 from bfcviz.model import array_access, row_storage
 from bfcviz.model.extremes import Extremes
-from bfcviz.model.kept_states import Snapshot
 from bfcviz.model.pool_rows import ChunkRows, RegionRows
+from bfcviz.model.state_snapshots import Snapshot
 
 # ------------------------------------------------------------------------------
 # What is wrong with an event, as a sentence: from the code that `PoolState` found, the record and its chunks.
@@ -128,7 +128,7 @@ class PoolState:
         self.clear()
 
     def clear(self) -> None:
-        """Go back to step 0: no region, no chunk."""
+        """Set the state of a pool back to step 0: no region, no chunk."""
         self.step = self.peaks_step = 0
         self.bytes_in_use = self.requested_bytes_in_use = self.pool_bytes = self.free_bytes = 0
         self.num_allocs = self.ooms = self.chunks_in_use = 0
@@ -137,22 +137,22 @@ class PoolState:
         self._chunks.free_sizes.watch(self.wanted)
 
     def watch(self, wanted: int) -> None:
-        """Also measure the bytes in free chunks smaller than `wanted` bytes from now on."""
+        """From now on, also measure in the state of a pool the bytes in free chunks smaller than `wanted` bytes."""
         self.wanted = wanted
         self._chunks.free_sizes.watch(wanted)
 
     @property
     def chunks_free(self) -> int:
-        """Number of free chunks."""
+        """Number of free chunks in the state of a pool."""
         return self._chunks.free
 
     @property
     def largest_free_chunk(self) -> int:
-        """Size of the largest free chunk in bytes, 0 where nothing is free."""
+        """Size of the largest free chunk in the state of a pool, in bytes, 0 where nothing is free."""
         return self._chunks.free_sizes.largest()
 
     def apply(self, block: Events) -> None:
-        """Apply `block`, the events from `step` on.
+        """Apply a block of events to the state of a pool, those from `step` on.
 
         Raises:
             TraceError: an event contradicts the state, which stays at the step before that event.
@@ -160,7 +160,7 @@ class PoolState:
         self._run(block, noting=False)
 
     def measure(self, block: Events) -> None:
-        """As `apply`, and record the extremes of every series after each event; `extremes` returns them."""
+        """Apply a block of events to the state of a pool, and record the extremes of every series after each."""
         self._run(block, noting=True)
 
     def _run(self, block: Events, *, noting: bool) -> None:
@@ -178,7 +178,7 @@ class PoolState:
                 self._note(e.time)
 
     def undo(self, block: Events) -> None:
-        """Undo `block`, the events up to `step`; the inverse of `apply`.
+        """Undo a block of events on the state of a pool, those up to `step`; the inverse of `apply`.
 
         Raises:
             TraceError: these are not the events that led to this state; it stays at the step where that was found.
@@ -194,25 +194,25 @@ class PoolState:
                 self._refuse(code, block[i])
 
     def extremes(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
-        """The extremes of `measure` since the last call; see `Extremes.taken`."""
+        """The extremes that `measure` of a pool's state took since the last call; see `Extremes.taken`."""
         return self._extremes.taken()
 
     # -- export and restore the whole state ---------------------------------------------------------------------
 
     def chunk_rows(self) -> NDArray[np.void]:
-        """A copy of every chunk, in no order, of CHUNK_ROW."""
+        """A copy of every chunk in the state of a pool, in no order, of CHUNK_ROW."""
         return self._chunks.exported()
 
     def rows_by_handle(self) -> NDArray[np.void]:
-        """The row of each handle, of CHUNK_ROW, including handles without a chunk; valid until the next event."""
+        """The row of each handle in a pool's state, of CHUNK_ROW, also without a chunk; valid until the next event."""
         return self._chunks.by_handle()
 
     def region_rows(self) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
-        """Every region by ascending address: rows of REGION_ROW, and their slots."""
+        """Every region in the state of a pool by ascending address: rows of REGION_ROW, and their slots."""
         return self._regions.exported()
 
     def snapshot(self) -> Snapshot:
-        """The state, for `restore`; the peaks must be up to date (`peaks_step` is `step`)."""
+        """The state of a pool, for `restore`; the peaks must be up to date (`peaks_step` is `step`)."""
         region_rows, slots = self.region_rows()
         return Snapshot(
             self.step,
@@ -227,7 +227,7 @@ class PoolState:
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore a state that `snapshot` or `keyframes.decode` returned."""
+        """Restore a pool's state that `snapshot` or `keyframes.decode` returned."""
         self.clear()
         self._chunks.load(snapshot.chunk_rows)
         self._regions.load(snapshot.region_rows, snapshot.slots)
@@ -243,7 +243,7 @@ class PoolState:
         self.recall_peaks(snapshot.peak_bytes_in_use, snapshot.peak_pool_bytes, snapshot.largest_alloc_size)
 
     def recall_peaks(self, peak_bytes_in_use: int, peak_pool_bytes: int, largest_alloc_size: int) -> None:
-        """Set the peaks up to `step`, which the caller computed."""
+        """Set the peaks in the state of a pool up to `step`, which the caller computed."""
         self.peaks_step = self.step
         self.peak_bytes_in_use = peak_bytes_in_use
         self.peak_pool_bytes = peak_pool_bytes
@@ -351,7 +351,7 @@ class PoolState:
         return born
 
     def _matches_owner(self, e: Any, born: int) -> int:
-        """FINE where the chunk is in use exactly as the record says; otherwise undoing would lose information."""
+        """FINE where the chunk of an event is in use exactly as the record says; else undoing would lose facts."""
         code = self._chunks.look(e.chunk, e.region, array_access.CHUNK_IN_USE)
         if code != array_access.FINE:
             return code
@@ -476,13 +476,13 @@ class PoolState:
     # -- measure, and report contradictions -------------------------------------------------------------
 
     def _note(self, time: int) -> None:
-        """Add the values after this event to the extremes."""
+        """Add the values of a pool's state after this event to the extremes."""
         free_sizes = self._chunks.free_sizes
         self._extremes.begin(self.step, time)
         self._extremes.fold_use(self.bytes_in_use, self.requested_bytes_in_use, self.pool_bytes)
         self._extremes.fold_free(self.free_bytes, free_sizes.largest(), free_sizes.below)
 
     def _refuse(self, code: int, record: np.void) -> Never:
-        """Raise the sentence of `contradictions` about the record and the rows it names."""
+        """Raise the sentence that says why the record of an event does not fit the state of a pool."""
         chunk, other = (self._chunks.row(int(record[name])) for name in ("chunk", "other"))
         raise TraceError(_contradiction_text(code, record, self.step, chunk, other))

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
-from bfcviz.events.schema import EVENT, Events, copied, whole
+from bfcviz.events.schema import EVENT, Events
+from bfcviz.events.structured_arrays import copied, whole
 
 CHUNK_ROW = np.dtype(
     [
@@ -57,7 +58,7 @@ NUMBER = np.dtype("<u8")
 
 
 def grown(store: Any, dtype: np.dtype[Any], length: int, *, compiled: bool) -> Any:
-    """A store of `length` rows: first those of `store` (None: no rows), then rows of zeros."""
+    """A store of rows of `length`: first those of `store` (None: no rows), then rows of zeros."""
     if compiled:
         array = np.zeros(length, dtype)
         if store is not None:
@@ -71,14 +72,14 @@ def grown(store: Any, dtype: np.dtype[Any], length: int, *, compiled: bool) -> A
 
 
 def exported(store: Any, dtype: np.dtype[Any]) -> NDArray[np.void]:
-    """The rows of a store as an array, which is not always a copy."""
+    """The rows of a store of a pool's state as an array, which is not always a copy."""
     if isinstance(store, np.ndarray):
         return store
     return np.array([tuple(vars(row).values()) for row in store], dtype)
 
 
 def put(store: Any, at: NDArray[Any], rows: NDArray[np.void]) -> None:
-    """Write `rows` at the indices `at`."""
+    """Write rows into a store at the indices `at`."""
     if isinstance(store, np.ndarray):
         whole(store)[at] = whole(rows)
         return
@@ -87,7 +88,7 @@ def put(store: Any, at: NDArray[Any], rows: NDArray[np.void]) -> None:
 
 
 def contiguous(block: Events) -> Events:
-    """`block` as a contiguous array; a copy only where it is not contiguous.
+    """A block of events as a contiguous array, to read as rows; a copy only where it is not contiguous.
 
     Raises:
         TraceError: `block` is not an array of event records.

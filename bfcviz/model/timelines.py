@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from bfcviz.errors import TraceError
 from bfcviz.events.label_table import Labels
 from bfcviz.events.marks import valued_marks
-from bfcviz.events.schema import EVENT, Events, Kind, joined, taken
+from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.events.structured_arrays import joined, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access, extremes
-from bfcviz.model.kept_states import Snapshots
 from bfcviz.model.model import Model
 from bfcviz.model.pool_state import PoolState
+from bfcviz.model.state_snapshots import Snapshots
 
 # ------------------------------------------------------------------------------
 # Every total over a range of steps, in as many rows as a picture has pixels; every extreme is kept.
@@ -83,7 +84,7 @@ def timeline(  # noqa: PLR0913  a range and how to measure it
     *,
     wanted: int = 0,
 ) -> NDArray[np.void]:
-    """The series after each of the events [start, stop), in at most `points` buckets of equal length.
+    """A timeline: the series after each of the events [start, stop), in at most `points` buckets of equal length.
 
     With at most `points` events every event has its row, and min, max and last are equal. Events of other pools
     count as steps without a change.
@@ -125,7 +126,7 @@ def timeline_parts(start: int, stop: int, points: int) -> list[int]:
 def measured(
     model: Model, ends: Sequence[int], seen: Callable[[Events], object] | None = None
 ) -> NDArray[np.void]:
-    """Move `model` to the last of `ends`; returns a row of TIMELINE for the events up to each of them.
+    """Rows of a timeline: move `model` to the last of `ends`; a row for the events up to each of them.
 
     Args:
         model: at the step where the first bucket begins; `PoolState.watch` sets the size for `too_small_bytes`.
@@ -162,7 +163,7 @@ def put_row(rows: NDArray[np.void], at: int, table: PoolState, begin: int, time:
 
 
 def highest_between(series: NDArray[np.void], steps: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """The most bytes in use after any event from each of these ascending steps to the next; a row ends at each."""
+    """From a timeline, the most bytes in use from each ascending step to the next; a row ends at each."""
     starts = np.searchsorted(series["step"], steps[:-1], side="right")
     stops = np.searchsorted(series["step"], steps[1:], side="right")
     values = series["bytes_in_use_max"]
@@ -196,7 +197,7 @@ class NotableTimelineEvents:
         self.events = np.zeros(0, EVENT)
 
     def take(self, block: Events) -> None:
-        """Add the next events of the trace."""
+        """Add the next events of the trace to those that a timeline shows."""
         found = taken(block, (block["kind"] == self.kind) & (block["pool"] == self.pool))
         if not len(found):
             return
@@ -227,7 +228,7 @@ class TimelineRange:
 
 
 class RollingTimeline:
-    """The series of one pool from the first step on, in at most `2 * points` rows of equally many events.
+    """A timeline of one pool from the first step on, in at most `2 * points` rows of equally many events.
 
     With no more events than that, each event has its row, as in `timeline`. With more, pairs of neighbouring rows
     merge: a row then covers 2, 4, 8, ... events and keeps the lowest and highest value after any of them.
@@ -255,7 +256,7 @@ class RollingTimeline:
         self._states: Snapshots | None = None
 
     def extend(self, trace: Trace, look_at: Callable[[Events], object] | None = None) -> None:
-        """Read the new events of `trace`, which must be the same one each time; `look_at` gets each block of them.
+        """Read the new events of a timeline's `trace`, the same one each time; `look_at` gets each block.
 
         Raises:
             TraceError: events contradict each other; rows measured before are kept.
@@ -282,13 +283,13 @@ class RollingTimeline:
             self.take(events, trace.labels)
 
     def take(self, events: Events, labels: Labels) -> None:
-        """Keep the next OOMs and marks."""
+        """Keep the next OOMs and marks of a timeline."""
         self.failed.take(events)
         self.marks.take(events)
         self.values.take(valued_marks(labels, events))
 
     def adopt(self, rows: NDArray[np.void], step: int) -> None:
-        """Take rows that were measured before, of TIMELINE: those of all events up to `step`."""
+        """Take rows of a timeline that were measured before: those of all events up to `step`."""
         while -(-step // self.length) > 2 * self.points or self.length < int(rows["events"].max(initial=1)):
             self.length *= 2
         self.series = extremes.merge_rows(rows, _rolling_timeline_buckets(rows, self.length))
@@ -302,17 +303,17 @@ class RollingTimeline:
         return made
 
     def snapshots(self) -> Snapshots | None:
-        """The states that the passes kept, for another model of the same heap; None before the first pass."""
+        """The states that a timeline's passes kept, for another model; None before the first pass."""
         if self._model is not None:
             return self._model.snapshots()
         return None if self._states is None else self._states.copy()
 
     def holds(self, start: int, stop: int, points: int) -> bool:
-        """Whether `series` has enough rows of the events [start, stop) for a picture of `points`."""
+        """Whether a timeline has enough rows of the events [start, stop) for a picture of `points`."""
         return self.length == 1 or stop - start >= points * self.length
 
     def part(self, start: int, stop: int, points: int) -> TimelineRange:
-        """The rows of `series` that cover the events [start, stop), merged to at most `points`."""
+        """The rows of a timeline that cover the events [start, stop), merged to at most `points`."""
         if start == stop:
             return TimelineRange(self.series[:0], 0)
         holding = np.searchsorted(self.series["step"], np.array([start, stop - 1], np.uint64), "right")
@@ -321,7 +322,7 @@ class RollingTimeline:
         return TimelineRange(extremes.downsample(self.series[first:end], points), peak)
 
     def measure(self, trace: Trace, start: int, stop: int, points: int, wanted: int) -> TimelineRange:
-        """As `timeline`, but faster: after `extend` the model reaches `start` from a near snapshot."""
+        """A timeline as of `timeline`, but faster: after `extend` the model reaches `start` from near."""
         model = self._model_of(trace)
         model.seek(start)
         peak = model.stats().peak_bytes_in_use
@@ -338,7 +339,7 @@ class RollingTimeline:
         return self._model
 
     def _lengthened(self, stop: int) -> tuple[int, NDArray[np.void]]:
-        """The row length needed for steps up to `stop`, and the rows so far merged to that length."""
+        """The row length that a timeline needs up to `stop`, and the rows so far merged to it."""
         length = self.length
         while -(-stop // length) > 2 * self.points:
             length *= 2
@@ -367,7 +368,7 @@ MOST_EVENTS: Final = 1 << 20
 
 
 class TimeTimeline:
-    """The series of one pool in at most `2 * points` rows of equal duration; an interval without events has no row.
+    """A timeline of one pool in at most `2 * points` rows of equal duration; no row where no events are.
 
     Attributes:
         step: events read.
@@ -387,7 +388,7 @@ class TimeTimeline:
         self._model: Model | None = None
 
     def extend(self, trace: Trace, most: int = MOST_EVENTS) -> bool:
-        """Read new events of `trace`, which must be the same one each time, at most `most`; returns whether more wait.
+        """Read new events of a timeline's `trace`, the same each time, at most `most`; returns whether more wait.
 
         Raises:
             TraceError: events contradict each other; rows measured before are kept.
@@ -416,7 +417,7 @@ class TimeTimeline:
         self.step = model.step
 
     def _widen(self, trace: Trace, start: int, stop: int) -> None:
-        """Double the duration until all events before `stop` have room; merge the rows so far."""
+        """Double the duration of a timeline's rows until all events before `stop` have room; merge them."""
         if self.begin_ns is None:
             self.begin_ns = int(trace.read(start, start + 1)["time"][0])
         before, end = self.width_ns, int(trace.read(stop - 1, stop)["time"][0])

@@ -21,11 +21,11 @@ from bfcviz.events.storage.folder import ORIGIN_FILE
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
-from bfcviz.model.kept_states import Snapshot
 from bfcviz.model.keyframe_bytes import encode, keyframes
 from bfcviz.model.lifetimes import last_with_low_bits
 from bfcviz.model.pool_state import PoolState
 from bfcviz.model.row_storage import CHUNK_ROW, REGION_ROW
+from bfcviz.model.state_snapshots import Snapshot
 
 
 class TraceSourceMoment(Protocol):
@@ -50,7 +50,7 @@ class TraceSourceMoment(Protocol):
 
 
 def beginning(moment: TraceSourceMoment, log: EventLog) -> Beginning:
-    """The state at an old event that `log` still has, and the events since; the state is undone from `moment`.
+    """The beginning of a heap's trace: the state at an old event that its log still has, and the events since.
 
     OOMs count from that event. Peaks count from there, too, where the highest one lies in these events: the peak before
     them is then unknown. Beside a very fast writer there may be no events: the state is then `moment` itself.
@@ -73,7 +73,7 @@ def beginning(moment: TraceSourceMoment, log: EventLog) -> Beginning:
 
 
 def _source_events_before(log: EventLog, step: int) -> Events:
-    """The events before `step` that the log still has, without the oldest: the next events would overwrite those."""
+    """The events before `step` that a source's log still has, without the oldest, which are overwritten next."""
     reader = Reader(log)
     margin = log.capacity // 16
     while (start := min(log.oldest + margin, step)) < step:
@@ -145,7 +145,7 @@ def source_name(source: Any, trace: Trace) -> str:
 
 
 def _trace_of_recorded_log(log: EventLog) -> Trace | None:
-    """The trace of the recording that the log belongs to, which has every event; None where there is none."""
+    """The trace of the recording that a heap's log belongs to, which has every event; None: there is none."""
     if log.path is None or not (log.path.parent / ORIGIN_FILE).exists():
         return None
     return Trace.open(log.path.parent)
@@ -165,7 +165,7 @@ def _trace_of_live_heap(heap: Any, keep: int) -> Trace:
 
 
 def _state_of(heap: Any) -> Callable[[], Beginning | None]:
-    """A function that returns the state of the heap at some event, without keeping the heap alive."""
+    """A function that returns the state of a source heap at some event, without keeping the heap alive."""
     reference, log = weakref.ref(heap), heap.log
 
     def state() -> Beginning | None:

@@ -29,13 +29,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import BfcvizError, TraceError
-from bfcviz.events.schema import EVENT, Events, Kind, joined, taken, wrong_fields
+from bfcviz.events.schema import EVENT, Events, Kind, wrong_fields
+from bfcviz.events.structured_arrays import joined, taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
 from bfcviz.model.extremes import add_byte_steps, nothing_seen
-from bfcviz.model.kept_states import EMPTY
 from bfcviz.model.keyframe_bytes import encode, shuffled, unshuffled
 from bfcviz.model.pool_state import PoolState
+from bfcviz.model.state_snapshots import EMPTY
 from bfcviz.model.timelines import TIMELINE, RollingTimeline, put_row
 
 ROWS: Final = 32
@@ -103,7 +104,7 @@ class IndexEntry(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory, without `named`."""
+        """Bytes of memory of an index entry, without `named`."""
         of_pools = sum(pool.rows.nbytes + pool.labels.nbytes for pool in self.pools)
         return of_pools + (0 if self.notable is None else self.notable.nbytes)
 
@@ -132,7 +133,7 @@ class IndexBuilder:
             return b"", b""
 
     def _follow(self, pools: int) -> None:
-        """Describe so many heaps from here on: those that are new have no event yet."""
+        """Describe so many heaps in the index from here on: those that are new have no event yet."""
         for pool in range(len(self._tables), pools):
             made = PoolState(pool, pools)
             made.restore(replace(EMPTY, step=self._tables[0].step))
@@ -170,7 +171,7 @@ class IndexBuilder:
 
 
 def _named_labels(events: Events) -> NDArray[np.uint32]:
-    """The numbers of the labels of these events, ascending, without 0."""
+    """The numbers of the labels of these events for the index, ascending, without 0."""
     numbers = events["label"]
     if (most := int(numbers.max(initial=0))) > _MOST_FLAGS:
         return np.setdiff1d(numbers, np.zeros(1, np.uint32))
@@ -184,7 +185,7 @@ _MOST_FLAGS: Final = 1 << 22
 
 
 def index_parts(count: int) -> list[int]:
-    """Where the parts of a block of `count` events begin and end, as events of it: shape (PARTS + 1,)."""
+    """For the index, where the parts of a block of `count` events begin and end: shape (PARTS + 1,)."""
     return [count * part // PARTS for part in range(PARTS + 1)]
 
 
@@ -373,11 +374,11 @@ class TraceIndex:
 
     @property
     def varied(self) -> frozenset[str]:
-        """Which of `thread` and `stream` differ between allocations of the heap."""
+        """By the index, which of `thread` and `stream` differ between allocations of the heap."""
         return frozenset(name for name, (low, high) in self._ranges.items() if low != high)
 
     def notable(self, kinds: Collection[Kind], pool: int | None, start: int, stop: int) -> Events | None:
-        """All events of `kinds` in [start, stop) of a pool (None: of any); None where the index does not keep them."""
+        """By the index, all events of `kinds` in [start, stop) of a pool (None: of any); None: not kept."""
         if self._count > MOST_NOTABLE or not {Kind.OOM, Kind.MARK}.issuperset(kinds):
             return None
         first, end = np.searchsorted(self._notable["seq"], np.array([start, stop], np.uint64))
@@ -387,11 +388,11 @@ class TraceIndex:
 
     @property
     def knows_holders(self) -> bool:
-        """Whether `held_within` has something: it is only stored with blocks."""
+        """Whether the index has something for `held_within`: it is only stored with blocks."""
         return len(self._held) > 0
 
     def ranges_with(self, wanted: NDArray[np.bool_], start: int, stop: int) -> list[range]:
-        """The parts of [start, stop) whose events can have a label that is wanted, by number; ascending."""
+        """By the index, the parts of [start, stop) whose events can have a wanted label; ascending."""
         found, at = [], start
         for steps, named in self._named:
             low, high = max(at, steps.start), min(stop, steps.stop)
@@ -405,7 +406,7 @@ class TraceIndex:
         return [*found, range(at, stop)] if at < stop else found
 
     def held_within(self, start: int, stop: int) -> NDArray[np.void]:
-        """Bytes times steps in use by label, of HELD, of the parts of the trace that overlap [start, stop)."""
+        """By the index, bytes times steps in use by label, of HELD, of the parts that overlap [start, stop)."""
         found: NDArray[np.void] = self._held[(self._held["stop"] > start) & (self._held["start"] < stop)]
         return found
 
@@ -500,7 +501,7 @@ def _is_whole(entry: IndexEntry, start: int, stop: int, trace: Trace) -> bool:
 
 
 def _has_rows(rows: NDArray[np.void], start: int, stop: int) -> bool:
-    """Whether the rows follow each other from `start` to `stop`, and their extremes lie there."""
+    """Whether the rows of an index entry follow each other from `start` to `stop`, and their extremes lie there."""
     ends = np.append(np.uint64(start), rows["step"])
     if int(ends[-1]) != stop or not (ends[1:] > ends[:-1]).all() or (np.diff(ends) != rows["events"]).any():
         return False
@@ -508,13 +509,13 @@ def _has_rows(rows: NDArray[np.void], start: int, stop: int) -> bool:
 
 
 def _has_index_labels(found: NDArray[np.void], labels: int) -> bool:
-    """Whether parts and labels exist, and the sums are numbers."""
+    """Whether parts and labels of an index entry exist, and the sums are numbers."""
     known = (found["label"] == REST) | (found["label"] < labels)
     return bool((known & (found["part"] < PARTS) & np.isfinite(found["byte_steps"])).all())
 
 
 def _are_notable(events: Events, start: int, stop: int, trace: Trace) -> bool:
-    """Whether they are valid OOMs and marks of [start, stop), in order."""
+    """Whether the notable events of an index entry are valid OOMs and marks of [start, stop), in order."""
     seq = events["seq"]
     wrong = wrong_fields(events, len(trace.origin.pools)) | (events["kind"] < Kind.OOM)
     wrong |= (seq < start) | (seq >= stop) | (events["label"] >= len(trace.labels))

@@ -16,7 +16,8 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 from bfcviz.model.find_steps import peak, previous_step
-from bfcviz.model.model import ModelStats, external, internal, reserved_not_in_use
+from bfcviz.model.fragmentation import external, internal, reserved_not_in_use
+from bfcviz.model.model import ModelStats
 from bfcviz.stack_frames import place_in_code
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from bfcviz.model import model
+from bfcviz.model import fragmentation
 from bfcviz.model.timelines import SERIES
 
 
@@ -13,8 +13,8 @@ def values_of(heap, pool, wanted=0):
         free = [chunk[1] for chunk in state["chunks"] if not chunk[-1]]
         state["too_small_bytes"] = sum(size for size in free if size < wanted)
         stats = SimpleNamespace(**state)
-        state["external_fragmentation"] = model.external(stats)
-        state["internal_fragmentation"] = model.internal(stats)
-        state["reserved_not_in_use"] = model.reserved_not_in_use(stats)
+        state["external_fragmentation"] = fragmentation.external(stats)
+        state["internal_fragmentation"] = fragmentation.internal(stats)
+        state["reserved_not_in_use"] = fragmentation.reserved_not_in_use(stats)
         state["too_small_share"] = stats.too_small_bytes / stats.free_bytes if stats.free_bytes else 0
     return {name: [state[name] for state in states] for name in SERIES}

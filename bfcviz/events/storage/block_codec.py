@@ -47,7 +47,7 @@ class DamagedBlock(ValueError):
 
 
 class EventCodec:
-    """Codes blocks of events, each independently of the others. Not thread-safe; releases the interpreter's lock."""
+    """The codec of blocks: codes each independently of the others. Not thread-safe; releases the interpreter's lock."""
 
     def __init__(self) -> None:
         self._row_table, self._unused_table = np.zeros(0, ROW), np.zeros(0, np.uint32)
@@ -60,7 +60,7 @@ class EventCodec:
         self._none_table, self._sums = np.zeros(1, ROW), np.zeros(8, np.uint64)
 
     def encode(self, events: Events) -> tuple[int, NDArray[np.uint16], list[NDArray[np.uint64]], int]:
-        """Code at most `MOST_EVENTS` events, contiguous in memory.
+        """Code at most `MOST_EVENTS` events as a block, contiguous in memory.
 
         Returns:
             The number of rows that `decode` needs; the masks; the residuals of each field of `CODED`, valid until the
@@ -84,7 +84,7 @@ class EventCodec:
     def decode(
         self, rows: int, masks: NDArray[np.uint16], residuals: list[NDArray[np.uint64]], checksum: int
     ) -> Events:
-        """The events that `encode` coded.
+        """The events of a block that `encode` coded.
 
         Raises:
             DamagedBlock: these are not what it returned.
@@ -109,7 +109,7 @@ class EventCodec:
         residuals: NDArray[np.uint64],
         places: list[int],
     ) -> None:
-        """Take the arrays of a block, and forget what was known of the last one."""
+        """Take the arrays of a block into the codec, and forget what was known of the last one."""
         if len(self._row_table) != rows:
             self._row_table, self._unused_table = np.zeros(rows, ROW), np.zeros(rows, np.uint32)
         habits = (self._request_table, self._size_table)
@@ -146,7 +146,7 @@ class EventCodec:
     # -- one event -----------------------------------------------------------------------------------------------
 
     def _code(self, field: int, guess: int, base: int, value: int) -> int:
-        """Code one field: nothing where the guess is right, else the difference from `base`; returns the value.
+        """Code one field of an event: nothing where the guess is right, else the difference from `base`.
 
         Encoding takes `value`, decoding ignores it.
         """
@@ -202,7 +202,7 @@ class EventCodec:
     # -- predictions ---------------------------------------------------------------------------------------------
 
     def _look_for_merge(self, last: Any, pool: int) -> bool:
-        """Whether a chunk that is now free has a free neighbour; sets the survivor and the absorbed one."""
+        """For the codec, whether a chunk that is now free has a free neighbour; sets both."""
         if last.kind not in (event_record.FREE, event_record.MERGE) or last.flags:
             return False
         row = self._find(last.chunk, pool)
@@ -243,7 +243,7 @@ class EventCodec:
         return likely
 
     def _next_handle(self) -> int:
-        """The handle that a heap gives to its next chunk: the one it used last, or the next one."""
+        """The codec's guess of the handle of a heap's next chunk: the one used last, or the next one."""
         likely: int = self._unused[self._num_unused - 1] if self._num_unused else self._highest
         return likely
 
@@ -266,7 +266,7 @@ class EventCodec:
         return self._code(codec_memory.STREAM, self._stream if kind == event_record.ALLOCATE else 0, 0, value)
 
     def _next_size(self, x: Any, row: Any, other: Any, value: int) -> int:
-        """The size; of a SPLIT what stays is coded, which is the request."""
+        """The size of an event for the codec; of a SPLIT what stays is coded, which is the request."""
         if x.kind == event_record.SPLIT:
             habit = codec_memory.habit(self._requests, self._circumstances)
             return self._code(codec_memory.SIZE, row.size - habit.size, row.size, value)
@@ -322,14 +322,14 @@ class EventCodec:
     # -- what is known -------------------------------------------------------------------------------------------
 
     def _find(self, chunk: int, pool: int) -> Any:
-        """What is known of a chunk; an empty row if nothing is."""
+        """What the codec knows of a chunk; an empty row if nothing is."""
         row = codec_memory.row(self._rows, (chunk ^ pool << 10) & self._last_row)
         if row.state != codec_memory.UNKNOWN and row.chunk == chunk and row.pool == pool:
             return row
         return codec_memory.row(self._none, 0)
 
     def _enter(self, chunk: int, pool: int) -> Any:
-        """The row of a chunk, which replaces that of another chunk with the same place."""
+        """The codec's row of a chunk, which replaces that of another chunk with the same place."""
         row = codec_memory.row(self._rows, (chunk ^ pool << 10) & self._last_row)
         if row.state == codec_memory.UNKNOWN or row.chunk != chunk or row.pool != pool:
             row.address = row.size = row.requested = 0
@@ -341,7 +341,7 @@ class EventCodec:
         return row
 
     def _learn(self, x: Any, last: Any) -> None:
-        """Change the tables as the event changed the heap."""
+        """Change the codec's tables as the event changed the heap."""
         kind = x.kind
         if kind == event_record.MERGE:
             self._merged(x)
@@ -363,7 +363,7 @@ class EventCodec:
             self._value = x.size
 
     def _began(self, x: Any) -> None:
-        """Remember which operation followed those before."""
+        """Let the codec remember which operation followed those before."""
         self._followers[self._trail_of(x.kind)] = x.chunk
         key = native.wrap_64(x.chunk) * 16 + x.kind
         self._trail = native.wrap_64(native.spread(self._last_key, 0) + key)
@@ -438,7 +438,7 @@ class EventCodec:
             self._num_unused += 1
 
     def _checksum(self, count: int) -> int:
-        """A number that differs when any bit of the events does, except by chance."""
+        """A number of a block that differs when any bit of the events does, except by chance."""
         sums = codec_memory.words(self._sums)
         state = native.release_gil()
         for i in range(count):
@@ -452,7 +452,7 @@ class EventCodec:
 
 
 def _zigzag_encoded(difference: int) -> int:
-    """A small number for a small difference of either sign."""
+    """For the codec, a small number for a small difference of either sign."""
     return native.wrap_64(difference << 1) ^ native.wrap_64(-(difference >> 63))
 
 
@@ -461,7 +461,7 @@ def _zigzag_decoded(number: int) -> int:
 
 
 def _residual_stride(count: int) -> int:
-    """Values between the residuals of two fields: no power of two, so that they do not share lines of the cache."""
+    """Values between the codec's residuals of two fields: no power of two, so that no cache line is shared."""
     return count + 72
 
 

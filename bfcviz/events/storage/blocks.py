@@ -37,10 +37,11 @@ from bfcviz.errors import FileError
 from bfcviz.events.event_source import GroupSource, Source
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
-from bfcviz.events.schema import Events, copied, joined
+from bfcviz.events.schema import Events
 from bfcviz.events.storage.block_codec import CODED, MOST_EVENTS, DamagedBlock, EventCodec
 from bfcviz.events.storage.files import OpenFile, end_of_hole, next_header, reading_file
 from bfcviz.events.storage.label_file import MAX_LABELS_TEXT, pack_labels, unpack_labels
+from bfcviz.events.structured_arrays import copied, joined
 
 MAGIC: Final = b"\x89BFCviz\n"
 EVENTS, LABELS, ORIGIN = 1, 2, 3
@@ -65,7 +66,7 @@ _MOST_STEP: Final = 1 << 56
 
 
 class Section(NamedTuple):
-    """A section of a file, as its header says it.
+    """A section of a file of blocks, as its header says it.
 
     Attributes:
         start: of the header in the file, in bytes.
@@ -86,37 +87,37 @@ class Section(NamedTuple):
 
     @property
     def index_at(self) -> int:
-        """Where the index begins in the file, in bytes."""
+        """Where the index of a block begins in the file, in bytes."""
         return self.start + HEADER.size
 
     @property
     def keyframe_at(self) -> int:
-        """Where the keyframe begins."""
+        """Where the keyframe of a block begins in the file."""
         return self.index_at + self.index_bytes
 
     @property
     def payload_at(self) -> int:
-        """Where the payload begins."""
+        """Where the payload of a block begins in the file."""
         return self.keyframe_at + self.keyframe_bytes
 
     @property
     def end(self) -> int:
-        """Where the next section begins."""
+        """Where the section after a block begins in the file."""
         return self.payload_at + self.payload_bytes
 
     @property
     def stop(self) -> int:
-        """The step after its last event."""
+        """The step after the last event of a block."""
         return self.first + self.events
 
 
 def section(kind: int, payload: bytes) -> bytes:
-    """A section without events: the labels, or the origin."""
+    """A section of a file of blocks without events: the labels, or the origin."""
     return _section_header(Section(0, kind, 0, 0, 0, zlib.crc32(payload), 0, 0, len(payload))) + payload
 
 
 def event_section(codec: EventCodec, events: Events, index: bytes = b"", keyframe: bytes = b"") -> bytes:
-    """Events as a section: 1 to MOST_EVENTS of them, in order.
+    """A block of events as a section: 1 to MOST_EVENTS of them, in order.
 
     Args:
         codec: kept by the caller, who encodes many.
@@ -135,12 +136,12 @@ def event_section(codec: EventCodec, events: Events, index: bytes = b"", keyfram
 
 
 def is_keyframe_stored(keyframe: bytes) -> bool:
-    """Whether `event_section` stores it: there is one, and it is not too large."""
+    """Whether the section of a block stores its keyframe: there is one, and it is not too large."""
     return 0 < len(keyframe) <= _MOST_KEYFRAME
 
 
 def decoded(codec: EventCodec, found: Section, payload: bytes) -> Events:
-    """The events of a section.
+    """The events of a block's section.
 
     Raises:
         DamagedBlock: the payload is damaged.
@@ -160,7 +161,7 @@ def _section_header(found: Section) -> bytes:
 
 
 def _section_at(data: bytes, start: int) -> Section | None:
-    """The section whose header is `data`; None if it is damaged, or no header."""
+    """The section of a block whose header is `data`; None if it is damaged, or no header."""
     if len(data) < HEADER.size or not data.startswith(MAGIC):
         return None
     *fields, _, check = HEADER.unpack(data[: HEADER.size])
@@ -171,7 +172,7 @@ def _section_at(data: bytes, start: int) -> Section | None:
 
 
 def _has_possible_sizes(found: Section) -> bool:
-    """Whether each part has a size that a writer gives it, for so many events."""
+    """Whether each part of a block has a size that a writer gives it, for so many events."""
     if found.kind == EVENTS:
         most = _MOST_BYTES_AN_EVENT * found.events + _MOST_OVERHEAD
         return (
@@ -227,7 +228,7 @@ def _unpacked_block_streams(payload: bytes, count: int) -> list[NDArray[np.uint6
 
 
 def sections_of(file: OpenFile, start: int = 0) -> Iterator[Section]:
-    """The whole sections of a file from byte `start` on; reads their headers only.
+    """The whole sections of a file of blocks from byte `start` on; reads their headers only.
 
     Where a header is damaged the next good one is searched. An incomplete section at the end is left out.
     """
@@ -236,7 +237,7 @@ def sections_of(file: OpenFile, start: int = 0) -> Iterator[Section]:
 
 
 def append_place(file: OpenFile, start: int) -> int:
-    """Where a section can be appended: the end of the file, or where one begins that was not written to its end."""
+    """Where a block can be appended: the end of the file, or where one begins that was not written to its end."""
     size = os.fstat(file.fd).st_size
     return next((found.start for found in _intact_sections(file, start, size) if found.end > size), size)
 
@@ -267,7 +268,7 @@ MANY_BLOCKS: Final = 1024
 
 
 def write_blocks(source: Source, path: Path, describe: Describe | None) -> None:
-    """Write the trace that `source` reads to `path`, which the caller makes and removes.
+    """Write the trace that `source` reads as a file of blocks to `path`, which the caller makes and removes.
 
     Raises:
         OSError: it cannot be written.
@@ -293,7 +294,7 @@ def _kept_block_keyframe(source: Source, step: int) -> bytes:
 
 
 class _BlockReader:
-    """Reads the parts of known sections: in the order of their events, None for damaged ones."""
+    """Reads the parts of known blocks: in the order of their events, None for damaged ones."""
 
     path: Path
     _file: OpenFile
@@ -301,7 +302,7 @@ class _BlockReader:
     _sections: Sequence[Section | None]
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
-        """The last keyframe at or before `step`.
+        """The last keyframe at or before `step` in a file of blocks.
 
         Raises:
             FileError: a drain has freed it since the sections were looked for.
@@ -326,7 +327,7 @@ class _BlockReader:
             return [self._file.read_at(each.index_at, each.index_bytes) for each in found]
 
     def _events_of(self, found: Section) -> Events:
-        """The events of a section. Raises FileError."""
+        """The events of a block's section. Raises FileError."""
         with reading_file(self.path):
             payload = self._file.read_at(found.payload_at, found.payload_bytes)
         try:
@@ -337,7 +338,7 @@ class _BlockReader:
 
 
 class BlockSource(_BlockReader, GroupSource):
-    """The events of a file of sections; opening reads headers, labels and origin.
+    """The events of a file of blocks; opening reads headers, labels and origin.
 
     Raises:
         FileError: the file is not one of ours, or its end is missing.
@@ -418,7 +419,7 @@ class BlockFile(_BlockReader):
 
     @property
     def first(self) -> int:
-        """The first step that is kept."""
+        """The first step that a file of blocks keeps."""
         return self._sections[0].first if self._sections and self._is_cut else 0
 
     @property
@@ -428,7 +429,7 @@ class BlockFile(_BlockReader):
 
     @property
     def end(self) -> int:
-        """Where the next block begins, in bytes."""
+        """Where the next block begins in the file, in bytes."""
         return self._sections[-1].end if self._sections else 0
 
     @property
@@ -437,7 +438,7 @@ class BlockFile(_BlockReader):
         return max(self.end, end_of_hole(self._file.fd))
 
     def refresh(self) -> None:
-        """Look for new blocks."""
+        """Look for new blocks in the file."""
         with self._lock, reading_file(self.path):
             found = sections_of(self._file, self._place)
             for each in _limited_block_sections(self.path, found, len(self._sections), self._events):
@@ -476,7 +477,7 @@ class BlockFile(_BlockReader):
         return [each.start for each in self._sections if each.keyframe_bytes]
 
     def _drop_before(self, hole: int) -> None:
-        """Forget the blocks that were freed, and those after them that cannot be read without an earlier one."""
+        """Forget the blocks that were freed, and those after them that need an earlier one to be read."""
         kept = next(
             (i for i, each in enumerate(self._sections) if each.start >= hole and each.keyframe_bytes), None
         )
@@ -485,7 +486,7 @@ class BlockFile(_BlockReader):
             self._sections = self._sections[kept:]
 
     def read(self, start: int, stop: int) -> Events:
-        """Events [start, stop), which must lie before `stop` of the file. Raises FileError."""
+        """Events [start, stop) from blocks, which must lie before `stop` of the file. Raises FileError."""
         parts = []
         sections = self._sections  # `refresh`, in another thread, may replace the list
         while start < stop:
@@ -522,7 +523,7 @@ _KEPT_BLOCKS: Final = 4
 def _limited_block_sections(
     path: Path, sections: Iterator[Section], count: int = 0, events: int = 0
 ) -> list[Section]:
-    """All sections, unless with the `count` known ones, of so many events, they are too many for their events."""
+    """All sections of a file, unless they are too many blocks for their events."""
     found = []
     for each in sections:
         found.append(each)

@@ -55,7 +55,7 @@ _Row, _Habit = _codec_table_structure("_Row", ROW), _codec_table_structure("_Hab
 
 
 def _memory_of(kind: Any, array: Any) -> Any:
-    """The memory of a contiguous array, which may be read-only, as C values. It does not keep the array."""
+    """The memory of a contiguous array for the codec, which may be read-only, as C values. It does not keep it."""
     return (kind * (array.nbytes // ctypes.sizeof(kind))).from_address(array.ctypes.data)
 
 
@@ -66,7 +66,7 @@ words, handles, masks = (
 
 
 def event(table: Any, index: int) -> Any:
-    """One record, or row, of a table, to read and write."""
+    """One record, or row, of a table of the codec, to read and write."""
     return table[index]
 
 

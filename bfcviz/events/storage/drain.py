@@ -29,13 +29,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from bfcviz.errors import FileError
-from bfcviz.events.event_file import EventFile, free_space
+from bfcviz.events.event_file import EventFile
 from bfcviz.events.log_memory import SLOT
 from bfcviz.events.memory_samples import PROCESS_FILE, SAMPLE_EVERY_S, sample_process
 from bfcviz.events.schema import EVENT
 from bfcviz.events.storage.block_codec import MOST_EVENTS, EventCodec
 from bfcviz.events.storage.blocks import BlockFile, Describe, event_section, is_keyframe_stored
-from bfcviz.events.storage.files import PRIVATE_FILE, try_lock
+from bfcviz.events.storage.files import PRIVATE_FILE, free_space, try_lock
 from bfcviz.events.storage.folder import (
     BLOCKS_FILE,
     EVENTS_FILE,
@@ -63,14 +63,14 @@ class _DrainedBlock(NamedTuple):
 
 
 class DrainMemory:
-    """What is needed to pack one block at a time, about 60 MiB: drains in one thread share it."""
+    """What a drain needs to pack one block at a time, about 60 MiB: drains in one thread share it."""
 
     def __init__(self) -> None:
         self.codec, self.events = EventCodec(), np.empty(MOST_EVENTS, EVENT)
 
 
 class Drain:
-    """Packs one recording; `step` does what there is to do.
+    """A drain of one recording, which it packs; `step` does what there is to do.
 
     Args:
         folder: of the recording, which has begun.
@@ -116,7 +116,7 @@ class Drain:
         self._labels = LabelPacker(folder)
 
     def step(self, *, has_ended: bool = False) -> bool:
-        """Pack every whole block that there is; at the end of the recording also the rest. Returns whether it ended.
+        """Pack every whole block that the drain finds; at the end the rest, too. Returns whether it ended.
 
         Args:
             has_ended: nothing is recorded any more. Otherwise only an origin with the number of events tells: on a file
@@ -174,7 +174,7 @@ class Drain:
         return True
 
     def _drop_oldest(self, begin: int) -> None:
-        """Free the blocks before byte `begin`, and those up to the next keyframe, or else up to the last one."""
+        """Free the drained blocks before byte `begin`, and those up to the next keyframe, or else the last."""
         places = self._keyframes
         at = min(bisect_left(places, begin), len(places) - 1)
         if begin > 0 and at >= 0:
@@ -183,7 +183,7 @@ class Drain:
             self._keyframes = places[at:]
 
     def _make(self, file: EventFile, stop: int) -> "_DrainedBlock | None":
-        """The block of the events up to `stop`; None if they are damaged."""
+        """The drain's block of the events up to `stop`; None if they are damaged."""
         events = self._memory.events[: stop - self.packed]
         if file.copy_into(events, self.packed) < len(events):
             return None
@@ -221,7 +221,7 @@ class FolderDrain:
         self._thread.start()
 
     def end(self) -> None:
-        """At the end of the program: pack what is left. A process that was forked meanwhile packs nothing."""
+        """End the drain with the program: pack what is left. A process forked meanwhile packs nothing."""
         if os.getpid() != self._process or self._has_ended.is_set():
             return
         self._has_ended.set()
@@ -241,7 +241,7 @@ class FolderDrain:
             wait_s = 0 if self._look() else SAMPLE_EVERY_S
 
     def _look(self, *, has_ended: bool = False) -> bool:
-        """Pack what there is; returns whether there was anything, and so may be more by now."""
+        """Drain what there is; returns whether there was anything, and so may be more by now."""
         before, most_left = self._num_packed(), min(SLOT, MOST_EVENTS) if has_ended else MOST_EVENTS
         if is_time := monotonic() >= self._next_sample:
             self._next_sample = monotonic() + SAMPLE_EVERY_S
@@ -287,7 +287,7 @@ class FolderDrain:
 
 
 def _num_recorded(place: Path) -> int:
-    """Events that the file of a recording has room for."""
+    """Events to drain: those that the file of a recording has room for."""
     path = place / EVENTS_FILE
     return path.stat().st_size // RECORD if path.is_file() else 0
 
@@ -307,7 +307,7 @@ def check_can_free_space(folder: Path, option: str) -> None:
 
 
 def _free_beginning(path: Path, end: int) -> None:
-    """Make a hole of the first bytes of a file, up to a page before `end`."""
+    """Make a hole of the drained first bytes of a file, up to a page before `end`."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         free_space(fd, 0, end // _PAGE * _PAGE)

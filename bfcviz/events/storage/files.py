@@ -1,5 +1,6 @@
 """Read files of unknown origin safely, with the JSON in them; lock a file, and replace one atomically."""
 
+import ctypes
 import json
 import os
 import secrets
@@ -77,7 +78,7 @@ class OpenFile:
             os.close(self.fd)
 
     def read_at(self, start: int, num_bytes: int) -> bytes:
-        """Up to `num_bytes` bytes from `start` on; fewer if the file ends before. A system call reads at most 2 GiB."""
+        """Up to `num_bytes` bytes of an open file from `start` on; fewer if it ends before."""
         parts = []
         while num_bytes and (part := os.pread(self.fd, num_bytes, start)):
             parts.append(part)
@@ -86,7 +87,7 @@ class OpenFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_into(self, into: NDArray[np.uint8], start: int) -> int:
-        """Read from byte `start` on until `into` is full, or the file ends; returns how many bytes."""
+        """Read an open file from byte `start` on until `into` is full, or it ends; returns how many bytes."""
         done = 0
         while done < len(into) and (read := os.preadv(self.fd, [into[done:].data], start + done)):
             done += read
@@ -101,7 +102,7 @@ _MOST_LOOK: Final = 1 << 20
 def next_header(
     file: OpenFile, start: int, magic: bytes, num_bytes: int, is_intact: Callable[[bytes], bool]
 ) -> int:
-    """Where the next intact header begins, from byte `start` on; the end of the file if there is none.
+    """Where the next intact header in a file begins, from byte `start` on; the end of the file if there is none.
 
     Args:
         file: an open file.
@@ -126,11 +127,29 @@ def next_header(
 
 
 def end_of_hole(fd: int) -> int:
-    """The first byte that is not in a hole at the beginning of the file."""
+    """The first byte of a file that is not in a hole at its beginning."""
     try:
         return os.lseek(fd, 0, os.SEEK_DATA)
     except (OSError, AttributeError):  # no data at all; or a system without holes
         return 0
+
+
+_FAR: Final = 1 << 33  # a place in any file system with holes
+_PUNCH: Final = 3  # FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of linux/falloc.h
+
+
+def free_space(fd: int, start: int, num_bytes: int) -> bool:
+    """Give space of a file back, which becomes a hole of zeros; False where the file system has no holes."""
+    punch = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
+    if punch is None:
+        return False
+    punch.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    return bool(punch(fd, _PUNCH, start, num_bytes) == 0)
+
+
+def can_free_space(fd: int) -> bool:
+    """Whether the file system has holes. Frees a page far behind the end of the file, which changes nothing."""
+    return free_space(fd, _FAR, 4096)
 
 
 def read_small(path: Path, limit: int) -> bytes:
@@ -230,7 +249,7 @@ def parse_file_json(text: str | bytes, most: int = MAX_JSON_VALUES) -> Any:
 
 
 def num_values(text: str | bytes, enough: int = 0) -> int:
-    """About how many values a JSON text holds; not exact if there are `enough` or fewer.
+    """About how many values the JSON of a file holds; not exact if there are `enough` or fewer.
 
     Names of operations and shapes contain many commas and brackets, which do not separate values.
     """
@@ -243,7 +262,7 @@ def num_values(text: str | bytes, enough: int = 0) -> int:
 
 
 def _outside_of_texts(marks: bytes) -> Iterator[bytes]:
-    """The parts between quoted texts, joined piece by piece."""
+    """The parts of a file's JSON between quoted texts, joined piece by piece."""
     inside = False
     for start in range(0, len(marks), _PIECE):
         parts = marks[start : start + _PIECE].split(b'"')

@@ -33,7 +33,7 @@ from bfcviz.events.log import EVENTS_FILE as EVENTS_FILE
 from bfcviz.events.log_memory import SLOT
 from bfcviz.events.memory_samples import SAMPLE_FILES, read_samples
 from bfcviz.events.origin import KEEP_BYTES, MAX_ORIGIN_BYTES, THREADS, Origin, Status, origin_from_json
-from bfcviz.events.schema import EVENT, Events, Fault, joined
+from bfcviz.events.schema import EVENT, Events, Fault
 from bfcviz.events.storage.files import (
     EARLIER,
     PRIVATE_FILE,
@@ -48,6 +48,7 @@ from bfcviz.events.storage.files import (
 )
 from bfcviz.events.storage.label_file import LABELS_FILE as LABELS_FILE
 from bfcviz.events.storage.label_file import PACKED_LABELS_FILE, LabelFile
+from bfcviz.events.structured_arrays import joined
 from bfcviz.units import format_bytes
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def hold_folder(folder: Path) -> Iterator[None]:
-    """Lock the folder, so that only one process records to it.
+    """Lock the folder of a recording, so that only one process records to it.
 
     Raises:
         FileError: another process holds it, or it cannot be opened.
@@ -74,7 +75,7 @@ def hold_folder(folder: Path) -> Iterator[None]:
 
 
 def claim_folder(folder: Path) -> FileIO:
-    """Create the folder and the labels file in it, locked while this process records.
+    """Create the folder of a recording and the labels file in it, locked while this process records.
 
     Raises:
         FileError: the folder is not empty, or cannot be created.
@@ -228,7 +229,7 @@ class FolderSource(ArraySource):
         self.refresh()
 
     def refresh(self) -> int:
-        """Add the events recorded since the last call; returns how many."""
+        """Add the events that came to the recording's folder since the last call; returns how many."""
         if not self.following:
             return 0
         # Checked first: if the writer has ended now, the files read below are final. A process that it forked may
@@ -250,13 +251,13 @@ class FolderSource(ArraySource):
         return self.length - before
 
     def degrade(self, reason: str, status: Status = Status.DEGRADED) -> None:
-        """Record in the origin, now and after each refresh, that something is wrong."""
+        """Record in the origin of a folder, now and after each refresh, that something is wrong."""
         if reason not in self._damage:
             self._damage = (*self._damage, reason)
         super().degrade(reason, status)
 
     def _find_events(self, path: Path) -> int:
-        """Find the end of the valid events; returns how many bytes after it are in use."""
+        """Find the end of the valid events in the folder; returns how many bytes after it are in use."""
         packed = self._find_blocks()
         if not os.path.lexists(path):
             self.length = max(self.length, self._find_blocks())
@@ -278,7 +279,7 @@ class FolderSource(ArraySource):
             return 0 if self.following else file.tail_bytes(self.length, MAX_TAIL)
 
     def _find_blocks(self) -> int:
-        """Look for packed events; returns how many there are."""
+        """Look for packed events in the folder; returns how many there are."""
         if self._blocks is None and (self.path / BLOCKS_FILE).is_file():
             # A process that records may run in a Python without zstd, which blocks need.
             from bfcviz.events.storage.blocks import BlockFile  # noqa: PLC0415
@@ -313,7 +314,7 @@ class FolderSource(ArraySource):
         return self._blocks.index_entries()
 
     def read(self, start: int, stop: int) -> Events:
-        """Events [start, stop), a copy."""
+        """Events [start, stop) of the recording's folder, a copy."""
         events = super().read(start, stop)
         if len(events) < stop - start:
             self._raise(Fault(start + len(events), _GONE))
@@ -339,7 +340,7 @@ class FolderSource(ArraySource):
         return Fault(there, _GONE) if fault is None and there < stop else fault
 
     def _part(self, start: int, stop: int) -> Events:
-        """Events [start, stop), fewer if the file became shorter; from the events read last if it holds them."""
+        """Events [start, stop) of the folder, fewer if the file became shorter; those read last are kept."""
         first, last = self._last
         if first <= start and stop <= first + len(last):
             return last[start - first : stop - first]
@@ -356,7 +357,7 @@ class FolderSource(ArraySource):
         return self._blocks.read(start, stop)
 
     def _from_file(self, start: int, stop: int, packed: Events) -> Events:
-        """The packed events, the first ones of [start, stop), and those after them, which may be packed meanwhile."""
+        """The packed events of the folder, the first of [start, stop), and those after, packed meanwhile."""
         at = start + len(packed)
         with reading_file(self.path / EVENTS_FILE):
             events = np.zeros(0, EVENT) if self._file is None else self._file.read(at, stop)
@@ -366,7 +367,7 @@ class FolderSource(ArraySource):
         return joined([packed, events]) if len(packed) else events
 
     def _read_labels(self, *, killed: bool) -> None:
-        """Read the complete lines; after the end of the recording an incomplete one is damage.
+        """Read the complete lines of labels in the folder; at its end an incomplete one is damage.
 
         But not if the writer was killed and no event has that label: a name is written before the first event with it.
         """
@@ -402,7 +403,7 @@ class FolderSource(ArraySource):
         return rest
 
     def _take_line(self, line: bytes) -> None:
-        """Add a line. A damaged line loses only its own name: later lines have their own numbers."""
+        """Add a line of labels in the folder. A damaged line loses only its own name."""
         most_missing = self._label_bytes // SHORTEST_LINE  # a wrong number must not create a huge table
         try:
             self._missing_names += self.labels.add_line(line, most_missing)
@@ -431,7 +432,7 @@ class FolderSource(ArraySource):
         return self._sampled[1] | self._threads[1]
 
     def _sizes_of(self, *names: str) -> list[int]:
-        """The bytes of those of the files that exist."""
+        """The bytes of those of the folder's files that exist."""
         sizes = []
         for name in names:
             with suppress(OSError):
@@ -439,7 +440,7 @@ class FolderSource(ArraySource):
         return sizes
 
     def _update_origin(self, origin: Origin, events: int | None, left_over: int) -> None:
-        """Set the status of the recording from its origin and from what was found."""
+        """Set the status of the folder's recording from its origin and from what was found."""
         status, reasons = origin.status, origin.reasons
         if self.following:
             status = Status.RECORDING
@@ -464,7 +465,7 @@ class FolderSource(ArraySource):
         self.origin = replace(origin, status=status, reasons=(*reasons, *damage), details=details)
 
     def _what_was_dropped(self, details: Mapping[str, object]) -> str:
-        """Which events at the beginning are not kept, and why."""
+        """Which events at the beginning of the folder's recording are not kept, and why."""
         if self.first != self._dropped[0]:
             until = ""
             with suppress(FileError):  # it is damaged, or was dropped this moment
@@ -482,7 +483,7 @@ def nothing_dropped_text(step: int) -> str:
 
 
 def _read_thread_names(path: Path) -> dict[str, Any]:
-    """The detail with the names of the threads, without damaged lines; empty: there are none."""
+    """The names of the threads in a folder, without damaged lines; empty: there are none."""
     names, data = {}, b""
     with suppress(OSError), path.open("rb") as file:
         data = file.read(_MOST_THREAD_BYTES)
@@ -527,7 +528,7 @@ def recordings_in(folder: Path) -> dict[str, Path]:
 
 
 def has_several(folder: Path) -> bool:
-    """Whether the folder has recordings in subfolders."""
+    """Whether a folder has recordings in subfolders."""
     return any((place / ORIGIN_FILE).is_file() for place in _recording_subfolders(folder))
 
 
@@ -557,7 +558,7 @@ def _is_recording(folder: Path) -> bool:
 
 
 def safe_folder_name(name: str) -> str:
-    """A text as the name of a recording's folder: unsuitable characters become `_`, and it is not hidden."""
+    """A text as the name of a recording's folder: unsuitable characters become `_`; it is not hidden."""
     return re.sub(r"[^\w.+-]+", "_", name)[:_LONGEST_NAME].strip("._") or "worker"
 
 
@@ -628,7 +629,7 @@ def await_recording(path: Path, wait_s: float, begun: Callable[[Path], bool] | N
 
 
 def has_begun(path: Path) -> bool:
-    """Whether a recording has started, also in a subfolder.
+    """Whether a recording in a folder has started, also in a subfolder.
 
     Raises:
         FileError: the path holds something else, or cannot be read.

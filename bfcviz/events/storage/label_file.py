@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bfcviz.errors import TraceError
-from bfcviz.events.event_file import can_free_space, free_space
 from bfcviz.events.label_table import MAX_LABEL_BYTES, Labels
 from bfcviz.events.storage.files import (
     MAX_JSON_VALUES,
     PRIVATE_FILE,
     OpenFile,
+    can_free_space,
     end_of_hole,
+    free_space,
     next_header,
     num_values,
     open_regular,
@@ -51,7 +52,7 @@ _PAGE: Final = 4096
 
 
 class LabelPiece(NamedTuple):
-    """Packed lines: those that were at [first, stop) of the first file; `at`: where they are packed, so many bytes."""
+    """Packed lines of labels: those at [first, stop) of the first file; `at`: where they are packed."""
 
     first: int
     stop: int
@@ -71,7 +72,7 @@ class LabelFile:
 
     @property
     def end(self) -> int:
-        """Where the next piece can be written in the packed file: over one that is not whole, and behind all damage."""
+        """Where the next piece of labels can be written: over one that is not whole, and behind all damage."""
         if self._packed is None:
             return 0
         size = os.fstat(self._packed.fd).st_size
@@ -79,11 +80,11 @@ class LabelFile:
 
     @property
     def stop(self) -> int:
-        """The place of the first line that is not packed."""
+        """The place of the first line of labels that is not packed."""
         return self._pieces[-1].stop if self._pieces else 0
 
     def read(self, start: int) -> Iterator[bytes]:
-        """The bytes of all lines from a place on, in parts.
+        """The bytes of all lines of labels from a place on, in parts.
 
         Raises:
             FileError: the file is missing, or cannot be read.
@@ -95,7 +96,7 @@ class LabelFile:
                 start += len(part)
 
     def refresh(self) -> None:
-        """Look for new pieces. Behind a damaged header the next good one is searched."""
+        """Look for new pieces of labels. Behind a damaged header the next good one is searched."""
         path = self._folder / PACKED_LABELS_FILE
         if self._packed is None and path.is_file():
             self._packed = OpenFile(path)
@@ -113,7 +114,7 @@ class LabelFile:
                 self._next = piece.at + piece.packed
 
     def _part(self, file: FileIO, start: int) -> bytes:
-        """Bytes from a place on: the rest of a piece, or what the first file has there."""
+        """Bytes of labels from a place on: the rest of a piece, or what the first file has there."""
         size = _PIECE
         if start < self.stop:
             number = bisect_right(self._pieces, start, key=lambda piece: piece.stop)
@@ -131,7 +132,7 @@ class LabelFile:
         return part
 
     def _unpacked(self, piece: LabelPiece) -> bytes:
-        """The lines of a piece; empty where it is damaged."""
+        """The lines of a piece of labels; empty where it is damaged."""
         assert self._packed is not None
         inflate = zlib.decompressobj()
         try:
@@ -144,7 +145,7 @@ class LabelFile:
         return lines if is_whole else b""
 
     def _piece_at(self, file: OpenFile, place: int) -> LabelPiece | None:
-        """The piece whose header is at a place of the packed file; it may not be whole. None: there is none."""
+        """The piece of labels whose header is at a place of the packed file; it may not be whole."""
         data = file.read_at(place, _HEADER.size)
         if not self._is_header(data):
             return None
@@ -152,7 +153,7 @@ class LabelFile:
         return LabelPiece(first, first + size, place + _HEADER.size, packed, checksum)
 
     def _is_header(self, data: bytes) -> bool:
-        """Whether bytes are the header of a piece behind those that are known."""
+        """Whether bytes are the header of a piece of labels behind those that are known."""
         if len(data) < _HEADER.size or not data.startswith(_MAGIC):
             return False
         _, first, size, packed, _, check = _HEADER.unpack(data)
@@ -161,7 +162,7 @@ class LabelFile:
 
 
 class LabelPacker:
-    """Packs the lines of a recording; only one process at a time may."""
+    """Packs the lines of a recording's labels; only one process at a time may."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -170,7 +171,7 @@ class LabelPacker:
         self._can_free = True
 
     def pack(self) -> None:
-        """Pack all whole lines, if they are enough for a piece.
+        """Pack all whole lines of labels, if they are enough for a piece.
 
         Raises:
             FileError: the labels cannot be read.
@@ -189,12 +190,12 @@ class LabelPacker:
                 os.close(fd)
 
     def close(self) -> None:
-        """End it."""
+        """End the packing of labels."""
         if self._out is not None:
             self._out.close()
 
     def _lines(self, path: Path) -> bytes:
-        """The next whole lines, about a piece; empty where there are too few, or they are lost."""
+        """The next whole lines of labels, about a piece; empty where there are too few, or they are lost."""
         if self._out is None:
             self._open()
         with open_regular(path) as file:
@@ -279,7 +280,7 @@ def pack_labels(labels: Labels) -> str:
 
 
 def _deflated_labels(table: bytes, piece: int) -> bytes:
-    """Compressed, each piece independently."""
+    """The labels compressed, each piece independently."""
     deflate = zlib.compressobj(6)
     parts = []
     for start in range(0, len(table), piece):

@@ -33,7 +33,7 @@ TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
 def described(name: str, kind: pa.DataType, unit: str, meaning: str, *, nullable: bool = True) -> pa.Field:
-    """A column that says what it holds: in its metadata `unit` and `description`."""
+    """A column of a Parquet file that says what it holds: in its metadata `unit` and `description`."""
     return pa.field(name, kind, nullable, {"unit": unit, "description": meaning})
 
 
@@ -52,7 +52,7 @@ SCHEMA = pa.schema(
 
 
 class ParquetLabelNames:
-    """The distinct names of a label table, for dictionary columns; labels may share a name.
+    """The distinct names of labels for a Parquet file's dictionary columns; labels may share a name.
 
     Args:
         labels: the table; labels added later are not included.
@@ -65,7 +65,7 @@ class ParquetLabelNames:
         self._names = pa.array(list(places), pa.string())
 
     def column(self, labels: NDArray[np.uint32], *, own: bool) -> pa.DictionaryArray:
-        """The names of these labels; `own`: with a dictionary of only these names, not of all."""
+        """The Parquet column of the names of these labels; `own`: with a dictionary of only these names."""
         if not own:
             return self._encode(self._place[labels], self._names, labels)
         places = self._place[labels]
@@ -135,7 +135,7 @@ MakeKeyframes = Callable[[list[int]], Iterable[bytes]]
 
 
 def write_parquet(source: Source, path: Path, keyframes: MakeKeyframes | None) -> None:
-    """Write the trace that `source` reads to `path`, which the caller makes and removes.
+    """Write the trace that `source` reads as Parquet to `path`, which the caller makes and removes.
 
     Raises:
         OSError: it cannot be written.
@@ -179,7 +179,7 @@ def _row_group_ranges(length: int) -> Iterator[tuple[int, int]]:
 
 
 def _row_group_keyframes(source: Source, length: int, make: MakeKeyframes | None) -> Iterator[bytes | None]:
-    """For each row group its keyframe or None; where no one makes them, those that `source` has."""
+    """For each Parquet row group its keyframe or None; where none are made, those that `source` has."""
     steps = list(range(BLOCK, length, BLOCK))
     made = iter(make(steps)) if make is not None else None
     since = 0  # bytes of events after the last stored keyframe
@@ -254,7 +254,7 @@ class ParquetSource(GroupSource):
         super().__init__(self._unpack_labels(more.get("labels")), origin, starts)
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
-        """The last keyframe at or before `step`."""
+        """The last keyframe in a Parquet file at or before `step`."""
         place = int(np.searchsorted(self._keyframes, step, "right")) - 1
         if place < 0:
             return None
@@ -296,7 +296,7 @@ class ParquetSource(GroupSource):
 
 
 def _check_footer(file: pq.ParquetFile, size: int) -> tuple[Origin, dict[str, Any]]:
-    """The origin and what is stored beside it.
+    """The origin in a Parquet file's footer and what is stored beside it.
 
     Raises:
         ValueError: the footer is not that of a trace.
@@ -319,7 +319,7 @@ def _check_footer(file: pq.ParquetFile, size: int) -> tuple[Origin, dict[str, An
 
 
 def _check_groups(meta: pq.FileMetaData, size: int) -> None:
-    """Raise ValueError if row groups are too many, too large, or more than the file can hold."""
+    """Raise ValueError if a Parquet file's row groups are too many, too large, or more than it can hold."""
     groups, events = meta.num_row_groups, meta.num_rows
     if groups > max(MANY_GROUPS, events // LEAST_GROUP):
         raise ValueError(

@@ -43,7 +43,7 @@ _MOST_FAILURES: Final = 1000  # each one writes the origin again
 
 
 class Recording(Closing):
-    """A folder that receives events and labels; they can be read even if this process is killed.
+    """A recording: a folder that receives events and labels; they can be read even if this process is killed.
 
     Only the user who records can read a new folder and its files.
 
@@ -91,26 +91,26 @@ class Recording(Closing):
 
     @property
     def log(self) -> EventLog:
-        """The log in this folder, created on first use; closed with the recording."""
+        """The log in the recording's folder, created on first use; closed with it."""
         if self._log is None:
             self._log = EventLog(folder=self.folder)
         return self._log
 
     @property
     def events_path(self) -> Path:
-        """The file of the events: for writers that have their own log."""
+        """The file of the recording's events: for writers that have their own log."""
         return self.folder / EVENTS_FILE
 
     def declare(self, gaps: KnownGaps) -> None:
-        """Say in the origin what the events cannot hold; the recording then ends as degraded, not as complete."""
+        """Say in the recording's origin what its events cannot hold; it then ends as degraded, not complete."""
         self._change_origin(reasons=gaps.reasons, details={**self._origin.details, **gaps.to_details()})
 
     def add_reason(self, reason: str) -> None:
-        """Say in the origin that something was lost during the recording; it then ends as degraded."""
+        """Say in the origin that the recording lost something; it then ends as degraded."""
         self._change_origin(reasons=(*self._origin.reasons, reason))
 
     def describe(self, number: int, heap: Pool) -> None:
-        """Say in the origin what heap writes the events of pool `number`: all of it, or what `pools` left open."""
+        """Say in the recording's origin what heap is pool `number`: all of it, or what `pools` left open."""
         pools = list(self._origin.pools)
         if number < len(pools):
             said = pools[number]
@@ -123,17 +123,17 @@ class Recording(Closing):
             self._change_origin(pools=tuple(pools))
 
     def add_failure(self, failure: RecordedFailure) -> None:
-        """Say in the origin what is known of a failed request beside its event; of the first 1,000."""
+        """Say in the recording's origin what is known of a failed request beside its event; the first 1,000."""
         found = self._origin.details.get("failures", [])
         if isinstance(found, list) and len(found) < _MOST_FAILURES and not self._lock.closed:
             self._change_origin(details={**self._origin.details, "failures": [*found, failure.to_json()]})
 
     def add_detail(self, name: str, value: object) -> None:
-        """Keep a further fact about the run, a JSON value; `close` writes it."""
+        """Keep a further fact about the recorded run, a JSON value; `close` writes it."""
         self._origin = replace(self._origin, details={**self._origin.details, name: value})
 
     def add_threads(self, names: Mapping[str, str]) -> None:
-        """Keep the names of threads by number, for readers from now on; a disk that is full loses them."""
+        """Keep the names of threads in the recording by number, for readers from now on; a full disk loses them."""
         lines = [json.dumps({"thread": int(number), "name": name}) + "\n" for number, name in names.items()]
         if lines and not self._lock.closed:
             with suppress(OSError):
@@ -183,7 +183,7 @@ class Recording(Closing):
             self._lock.close()
 
     def discard(self) -> None:
-        """End the recording and remove its files, because the recorded program could not start."""
+        """End the recording and remove its files, because the program could not start."""
         with suppress(FileError):
             self.close()
         remove_files(self.folder)
@@ -199,7 +199,7 @@ class Recording(Closing):
         return os.path.samestat(found, os.fstat(self._lock.fileno()))
 
     def _count(self) -> int | None:
-        """How many events there are; None: what a drain freed of a truncated file is not known here."""
+        """How many events the recording has; None: what a drain freed of a truncated file is not known."""
         if not self.events_path.exists():
             return 0
         if self._log is not None and self._log.truncated and (self.folder / BLOCKS_FILE).exists():
@@ -287,7 +287,7 @@ class CopyPosition(NamedTuple):
 
 
 class Increment(NamedTuple):
-    """What a recording has beyond a position.
+    """What a recording has beyond a position, for its copy.
 
     Attributes:
         start: where it begins.
@@ -376,11 +376,11 @@ class RecordingCopy(Closing):
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended."""
+        """Whether the copy of a recording has ended."""
         return self._labels.closed
 
     def add(self, increment: Increment) -> None:
-        """Append an increment; one that does not begin where this copy ends is ignored.
+        """Append an increment to the copy; one that does not begin where it ends is ignored.
 
         Raises:
             FileError: the folder was removed.
@@ -405,7 +405,7 @@ class RecordingCopy(Closing):
             self.close()
 
     def close(self) -> None:
-        """End it; without its last increment it is a recording that did not end cleanly."""
+        """End the copy; without its last increment it is a recording that did not end cleanly."""
         if self.closed:
             return
         os.close(self._events)
@@ -421,7 +421,7 @@ class RecordingCopy(Closing):
 
 
 def _write_to_copy(fd: int, data: bytes, place: int) -> None:
-    """Write all of `data` at an offset; once more after an error, it replaces what was written before."""
+    """Write all of `data` at an offset of a recording's copy; once more after an error, over what was written."""
     rest = memoryview(data)
     while rest:
         written = os.pwrite(fd, rest, place + len(data) - len(rest))

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Pool, RecordedFailure
-from bfcviz.events.schema import EVENT, MIN_CHUNK, NUM_BINS, Events, Flag, Kind, bin_numbers, joined, taken
+from bfcviz.events.schema import EVENT, MIN_CHUNK, NUM_BINS, Events, Flag, Kind, bin_numbers
+from bfcviz.events.structured_arrays import joined, taken
 from bfcviz.formats.tensorflow import LOG_FAILURES, TYPE_BYTES, UNIT, round_up
 from bfcviz.importers.bfc_log import log_lines
 from bfcviz.importers.bfc_log.log_lines import (

@@ -25,7 +25,7 @@ import numpy as np
 from bfcviz.errors import FileError
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS
-from bfcviz.events.schema import joined
+from bfcviz.events.structured_arrays import joined
 from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.importers.open_trace import open_trace

@@ -16,7 +16,7 @@ from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.errors import BfcvizError, MissingExtra
 from bfcviz.figures import FIGURES, FORMATS, draw, export
-from bfcviz.figures.panel import is_drawn_by_it
+from bfcviz.figures.plotly_script import is_drawn_by_it
 from bfcviz.model import Model
 
 needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium or Chrome found")

@@ -3,7 +3,7 @@
 import pytest
 from heaps import Scripted, new_heap
 from unit.analysis.built import has_facts
-from unit.analysis.test_search import trace_of_heap
+from unit.analysis.test_free_chunk_search import trace_of_heap
 from unit.figures.synthetic import BASE, KiB, MiB, PlainHeap, busy_trace
 
 from bfcviz.analysis.chunk_life import (

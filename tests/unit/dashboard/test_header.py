@@ -8,7 +8,8 @@ from unit.analysis.built import state
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.analysis.account import AccountFigures, AccountPoolFigures, account_of
-from bfcviz.analysis.event_text import explain_event, search_of
+from bfcviz.analysis.event_text import explain_event
+from bfcviz.analysis.free_chunk_search import search_of
 from bfcviz.dashboard import header as module
 from bfcviz.dashboard.header import Header, notice
 from bfcviz.events.origin import Origin, Status

@@ -3,8 +3,9 @@
 from unit.analysis.built import state, two_states
 
 from bfcviz.analysis.diagnosis import failure_headline, failure_lines
-from bfcviz.analysis.event_text import explain_event, search_of
+from bfcviz.analysis.event_text import explain_event
 from bfcviz.analysis.failures import diagnose
+from bfcviz.analysis.free_chunk_search import search_of
 from bfcviz.dashboard.header import header_numbers, totals_line
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model

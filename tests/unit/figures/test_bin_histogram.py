@@ -3,7 +3,7 @@ import pytest
 from unit.figures.drawn import bin_histogram
 from unit.figures.synthetic import busy_trace
 
-from bfcviz.analysis.event_text import search_of
+from bfcviz.analysis.free_chunk_search import search_of
 from bfcviz.events.schema import Kind, bin_of
 from bfcviz.figures.bin_histogram import bin_panels, histogram_bins
 from bfcviz.figures.view import HeapData

@@ -7,8 +7,7 @@ from unit.figures.synthetic import MiB, busy_trace
 from bfcviz.figures import timeline_parts
 from bfcviz.figures.fragmentation_timeline import MEASURES
 from bfcviz.figures.view_options import Look
-from bfcviz.model import Model
-from bfcviz.model import model as fragmentation
+from bfcviz.model import Model, fragmentation
 
 
 @pytest.fixture(scope="module")

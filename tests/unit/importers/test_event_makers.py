@@ -8,7 +8,8 @@ import pytest
 from bfcviz.errors import TraceError
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Origin
-from bfcviz.events.schema import Kind, joined
+from bfcviz.events.schema import Kind
+from bfcviz.events.structured_arrays import joined
 from bfcviz.events.trace import Trace
 from bfcviz.importers.event_makers import (
     HEAP_CHUNK,

@@ -3,8 +3,8 @@
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import timeline
+from bfcviz.model.bytes_by_label import byte_steps
 from bfcviz.model.find_steps import busy_window, events_of, failures, peak, worst_fragmentation
-from bfcviz.model.occupancy import byte_steps
 from bfcviz.model.trace_index import index_of, known_index
 
 

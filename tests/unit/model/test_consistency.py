@@ -7,9 +7,9 @@ from naive_heap import NaiveHeap
 
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import EVENT, Flag, Kind
-from bfcviz.model.kept_states import Snapshot
 from bfcviz.model.pool_state import PoolState
 from bfcviz.model.row_storage import CHUNK_ROW, REGION_ROW
+from bfcviz.model.state_snapshots import Snapshot
 
 BASE = 0x10_0000
 

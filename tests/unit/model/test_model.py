@@ -1,7 +1,5 @@
 """Model: where it can go, what it costs, what it says; the states themselves are checked in properties/."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from both_ways import COMPILED, small_steps
@@ -15,8 +13,8 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import EVENT, Kind, bin_of
 from bfcviz.events.storage import parquet
 from bfcviz.events.trace import Origin, Pool, Trace
-from bfcviz.model import CHUNK, REGION, TIMELINE, Model, keyframes, model, pool_state, timeline
-from bfcviz.model.kept_states import Snapshots
+from bfcviz.model import CHUNK, REGION, TIMELINE, Model, keyframes, pool_state, timeline
+from bfcviz.model.state_snapshots import Snapshots
 
 
 def test_a_model_begins_at_the_empty_heap(trace):
@@ -274,40 +272,3 @@ def test_bins_count_every_chunk_once_in_the_bin_of_its_size(steps):
             sizes = [piece.size for piece in pieces if bin_of(piece.size) == number]
             assert bins[number][f"{state}_chunks"] == len(sizes)
             assert bins[number][f"{state}_bytes"] == sum(sizes)
-
-
-@pytest.fixture
-def stats():
-    """4 KiB of pool: 1,000 of 1,024 bytes and 500 of 512 in use, 512 and 2,048 free."""
-    heap = NaiveHeap(keep_states=False)
-    heap.extend(0, 0x1000, 4096, 0)
-    heap.allocate(0, 1000)
-    hole = heap.allocate(0, 512)
-    heap.allocate(0, 500)
-    heap.free(0, hole)
-    model = Model(heap.trace())
-    model.seek(len(heap.records))
-    return model.stats()
-
-
-def test_each_measure_by_its_definition(stats):
-    assert model.internal(stats) == 36 / 1536
-    assert model.external(stats) == 512 / 2560
-    assert model.reserved_not_in_use(stats) == 2560 / 4096
-
-
-def test_each_measure_is_0_where_there_is_nothing_to_share(stats):
-    nothing_free = replace(stats, free_bytes=0, largest_free_chunk=0)
-    assert model.external(nothing_free) == 0
-    nothing_in_use = replace(stats, bytes_in_use=0, requested_bytes_in_use=0)
-    assert model.internal(nothing_in_use) == 0
-    assert model.reserved_not_in_use(nothing_in_use) == 0
-
-
-def test_each_measure_has_a_definition_that_names_what_it_divides(stats):
-    assert set(model.DEFINITIONS) == {"internal", "external", "reserved_not_in_use"}
-    for name, text in model.DEFINITIONS.items():
-        assert callable(getattr(model, name))
-        numerator, denominator = text.split(" = 1 - ")[1].split(" (")[0].split(":")[0].split(" / ")
-        by_text = 1 - getattr(stats, numerator) / getattr(stats, denominator)
-        assert getattr(model, name)(stats) == pytest.approx(by_text)

@@ -93,30 +93,3 @@ def test_classes_share_out_the_bytes_in_use():
         trace, start=100, columns=30, lines=20, classes=Classes(2, lambda lives: lives["born"] >= 100)
     )
     assert (born.by_class[0].sum(axis=0)[:-1] >= born.by_class[0].sum(axis=0)[1:] - 1e-3).all()
-
-
-def test_bytes_at_moments_are_those_of_the_fullest_step_of_each_part_and_of_the_end():
-    trace = busy_trace()
-    model, labels = Model(trace), len(trace.labels)
-    states = []
-    for step in range(1, len(trace) + 1):
-        model.seek(step)
-        chunks = model.in_use()
-        states.append(np.bincount(chunks["label"], chunks["size"].astype(float), labels))
-    found = module.bytes_at_moments(trace, 0, labels)
-    assert (found[-1] == states[-1]).all()
-    edges = np.linspace(0, len(trace), len(found)).round().astype(int)
-    for row, first, stop in zip(found[:-1], edges[:-1], edges[1:], strict=True):
-        inside = [state.sum() for state in states[first + 1 : stop - 1]]
-        around = [state.sum() for state in states[max(first - 2, 0) : stop + 1]]
-        assert max(inside) <= row.sum() <= max(around)
-
-
-def test_bytes_of_labels_are_those_of_one_pass(monkeypatch):
-    trace = busy_trace()
-    passes, blocks = [], type(trace).blocks
-    monkeypatch.setattr(type(trace), "blocks", lambda self: passes.append(self) or blocks(self))
-    held, moments = module.bytes_of_labels(trace, 0)
-    assert len(passes) == 1
-    assert (held == module.byte_steps(trace, 0, "label")).all()
-    assert (moments == module.bytes_at_moments(trace, 0, len(trace.labels))).all()

@@ -16,8 +16,8 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.timeline_parts import measure_history
 from bfcviz.model import Model
+from bfcviz.model.bytes_by_label import byte_steps
 from bfcviz.model.find_steps import events_of, peak, worst_fragmentation
-from bfcviz.model.occupancy import byte_steps
 from bfcviz.model.trace_index import index_of
 
 

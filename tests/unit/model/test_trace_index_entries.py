@@ -18,9 +18,9 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures import active_memory
 from bfcviz.figures.active_memory import active_memory_window
 from bfcviz.model import Model, trace_index
+from bfcviz.model.bytes_by_label import bytes_at_moments
 from bfcviz.model.filters import EventFilter, LabelSearch, matching
 from bfcviz.model.find_steps import peak, worst_fragmentation
-from bfcviz.model.occupancy import bytes_at_moments
 from bfcviz.model.trace_index import IndexBuilder, decoded_index_entry, index_of
 
 

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 import bfcviz
 from bfcviz.errors import FileError
-from bfcviz.events import event_file
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Pool, Status
 from bfcviz.events.storage import drain as drain_module
-from bfcviz.events.storage import label_file
+from bfcviz.events.storage import files, label_file
 from bfcviz.events.storage.drain import Drain, check_can_free_space
 from bfcviz.events.storage.label_file import LABELS_FILE, PACKED_LABELS_FILE, LabelFile, LabelPacker
 from bfcviz.events.storage.recording import CopyPosition, Recording, RecordingCopy, read_increment
@@ -194,7 +193,7 @@ def test_another_drain_cuts_nothing_off_behind_a_damaged_header(tmp_path, hit):
 
 
 def test_nothing_is_packed_where_lines_cannot_be_freed(tmp_path, monkeypatch):
-    for module in (event_file, label_file):
+    for module in (files, label_file):
         monkeypatch.setattr(module, "free_space", lambda *_: False)
     with FileIO(tmp_path / LABELS_FILE, "wb") as file:
         labels, packer = Labels(), LabelPacker(tmp_path)

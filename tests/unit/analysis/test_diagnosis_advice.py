@@ -8,8 +8,8 @@ from shared import SHARED, needs_shared
 from unit.analysis.built import MIB, state
 
 import bfcviz
-from bfcviz.analysis.advice import WORDS, requests_until_failure
 from bfcviz.analysis.diagnosis import Verdict, failure_headline, failure_lines, verdict_sentence
+from bfcviz.analysis.diagnosis_advice import WORDS, requests_until_failure
 from bfcviz.analysis.failures import all_failures, diagnose
 from bfcviz.analysis.heap_settings import Family, heap_settings_of
 from bfcviz.analysis.would_fit import would_fit

@@ -42,7 +42,7 @@ _BFC: Final = frozenset({Family.OWN, Family.TENSORFLOW, Family.JAX, Family.REACT
 
 @dataclass(frozen=True)
 class RequestsUntilFailure:
-    """The requests of a heap up to one that failed.
+    """The requests of a heap up to one that failed, to try an advice on them.
 
     Attributes:
         events: its ALLOCATE and FREE in order, and the OOM.
@@ -147,7 +147,7 @@ WORDS: Final[Mapping[Family, SettingWords]] = {
 
 
 def words_of(settings: HeapSettings) -> SettingWords:
-    """The words of a heap's framework, in its version."""
+    """The words of advice for a heap's framework, in its version."""
     is_old = settings.family is Family.TENSORFLOW and settings.version == "1.x"
     words = tensorflow.WORDS_1 if is_old else WORDS[settings.family]
     if settings.host_limit:
@@ -165,7 +165,7 @@ GROWS_IN_PLACE: Final = frozenset({"cupy", "torch", "rmm"})
 
 
 def missing_information(found: Diagnosis) -> Iterator[Advice]:
-    """One advice for each gap that matters to this diagnosis."""
+    """One advice to record more for each gap that matters to this diagnosis."""
     words = words_of(found.settings)
     if not found.recorded.has_heap:
         which = f"The chunks of that moment are not in the file. Run again with {words.heap} to record them."
@@ -227,7 +227,7 @@ def _subject_of_request(found: Diagnosis) -> StatedAdviceSubject:
 
 
 def batch_advice(found: Diagnosis) -> Advice | None:
-    """The shares of the batch size that bound what fits, as an estimate.
+    """Advice on the batch size: the shares of it that bound what fits, as an estimate.
 
     Only for a tensor whose shape shows a batch: not for variables, slots of an optimizer, constants, and a batch of 1.
 
@@ -272,7 +272,7 @@ def _batch_advice_text(found: Diagnosis, low: float, high: float, fits: int, cap
 
 
 def _advised_batch_bounds(low: int, high: int) -> str:
-    """Two bounds as words; a lower one that is far off is left out."""
+    """Two bounds of an advised batch as words; a lower one that is far off is left out."""
     if low == high:
         return f"about {low:,}"
     return f"{low:,} to {high:,}" if 10 * low > high else f"at most {high:,}"
@@ -304,7 +304,7 @@ def advice_for(found: Diagnosis, trace: Trace | None) -> Iterator[Advice]:
 
 
 def _tried_advice(given: list[Advice], trace: Trace | None, found: Diagnosis) -> Iterator[Advice]:
-    """Without the settings under which a request still fails; those that serve all say so."""
+    """The advice without the settings under which a request still fails; those that serve all say so."""
     changes = [_advised_options(each) for each in given]
     asked = requests_until_failure(trace, found) if trace is not None and any(changes) else None
     for each, changed in zip(given, changes, strict=True):
@@ -328,7 +328,7 @@ def _advised_options(advice: Advice) -> dict[str, Any]:
 
 
 def others_hold_it(found: Diagnosis) -> bool:
-    """Whether other users of the device hold so much of it that this is worth an advice."""
+    """Whether other users of the device hold so much of it that advice on them is worth a line."""
     if found.verdict is Verdict.NO_FAILURE or not found.unknown.isdisjoint({"pool_bytes"}):
         return False
     return any(rule(found) is not None for rule in (_taken_at_start_advice, _other_users_advice))
@@ -340,7 +340,7 @@ def _is_split_for_advice(found: Diagnosis) -> bool:
 
 
 def _growing_holder_advice(found: Diagnosis) -> Advice | None:
-    """To free what has more memory after every step."""
+    """Advice to free what has more memory after every step."""
     grown = found.growing
     if grown is None:
         return None
@@ -445,7 +445,7 @@ def _growth_off_advice(found: Diagnosis) -> Advice | None:
 
 
 def _split_size_advice(found: Diagnosis) -> Advice | None:
-    """PyTorch's rule that keeps small chunks out of large segments."""
+    """Advice on PyTorch's rule that keeps small chunks out of large segments."""
     settings = found.settings
     is_open = settings.family is Family.TORCH and settings.torch.max_split is None
     if not is_open or not _is_split_for_advice(found) or not found.pinned_by:
@@ -482,7 +482,7 @@ def _collection_threshold_advice(found: Diagnosis) -> Advice | None:
 
 
 def _split_fraction_advice(found: Diagnosis) -> Advice | None:
-    """Split more, where the waste of one chunk would have been enough."""
+    """Advice to split more, where the waste of one chunk would have been enough."""
     limit, wasted, largest, settings = found.bytes_limit, found.wasted, found.largest_waste, found.settings
     how = words_of(settings).fraction
     if not how or limit is None or wasted is None or largest < found.rounded:
@@ -541,13 +541,13 @@ def _larger_limit_advice(found: Diagnosis) -> Advice | None:
 
 
 def _rounded_up(num_bytes: int) -> str:
-    """A number of bytes as text that says no less."""
+    """A number of bytes as text for an advice; it says no less than is needed."""
     unit = 1024 ** max(0, (num_bytes.bit_length() - 1) // 10)
     return format_bytes(ceil(10 * num_bytes / unit) * unit / 10) if unit > 1 else format_bytes(num_bytes)
 
 
 def _taken_at_start_advice(found: Diagnosis) -> Advice | None:
-    """Others held the device before the program began: the limit is only what they left."""
+    """Advice where others held the device before the program began: the limit is only what they left."""
     total, start = found.recorded.device_total, found.recorded.device_free_at_start
     limit = found.bytes_limit
     is_theirs = found.settings.family in {Family.TENSORFLOW, Family.JAX, Family.REACTANT}
@@ -591,7 +591,7 @@ def _other_users_advice(found: Diagnosis) -> Advice | None:
 
 
 def _largest_holder_advice(found: Diagnosis) -> Advice | None:
-    """Where to begin in a full pool: at the holder that alone has more than what is missing."""
+    """Advice where to begin in a full pool: at the holder that alone has more than what is missing."""
     missing, most = found.rounded - found.free_bytes, found.largest_holder
     if found.event is None or found.verdict is not Verdict.CAPACITY or most is None or most.bytes < missing:
         return None
@@ -607,7 +607,7 @@ def _largest_holder_advice(found: Diagnosis) -> Advice | None:
 
 
 def _whole_array_advice(found: Diagnosis) -> Advice | None:
-    """A constant is a whole array that is copied to the device: no batch makes it smaller."""
+    """Advice on a constant: it is a whole array on the device, which no smaller batch makes smaller."""
     if found.event is None or _subject_of_request(found) is not StatedAdviceSubject.CONSTANT:
         return None
     return Advice(
@@ -619,7 +619,7 @@ def _whole_array_advice(found: Diagnosis) -> Advice | None:
 
 
 def _model_variable_advice(found: Diagnosis) -> Advice | None:
-    """A variable or a slot of the optimizer: its size is that of the model."""
+    """Advice on a variable or a slot of the optimizer: its size is that of the model."""
     if found.event is None or _subject_of_request(found) is not StatedAdviceSubject.VARIABLE:
         return None
     return Advice(

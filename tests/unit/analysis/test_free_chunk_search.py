@@ -9,7 +9,7 @@ from heaps import BASE, KIB, Scripted, new_heap
 from unit.analysis.built import has_facts
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
-from bfcviz.analysis.event_text import Cut, EventSearch, Taken, search_of, search_words
+from bfcviz.analysis.free_chunk_search import Cut, EventSearch, Taken, search_of, search_words
 from bfcviz.errors import TraceError
 from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.origin import Origin, Pool

@@ -17,7 +17,7 @@ BUDGET: Final = 256 << 20
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The whole state of a pool at `step`.
+    """A snapshot: the whole state of a pool at `step`.
 
     Attributes:
         step: events applied.
@@ -39,18 +39,18 @@ class Snapshot:
 
     @property
     def nbytes(self) -> int:
-        """The memory it takes, approximately."""
+        """The memory that a snapshot takes, approximately."""
         return self.chunk_rows.nbytes + self.region_rows.nbytes + self.slots.nbytes + 512
 
     @property
     def bytes_in_use(self) -> int:
-        """Bytes of all chunks in use."""
+        """Bytes of all chunks in use in a snapshot."""
         used = self.chunk_rows["state"] == array_access.CHUNK_IN_USE
         return int(self.chunk_rows["size"][used].sum())
 
     @property
     def pool_bytes(self) -> int:
-        """Bytes of all regions."""
+        """Bytes of all regions in a snapshot."""
         return int(self.region_rows["size"].sum())
 
 
@@ -59,7 +59,7 @@ EMPTY = Snapshot(0, np.zeros(0, CHUNK_ROW), np.zeros(0, REGION_ROW), np.zeros(0,
 
 
 class Snapshots:
-    """Snapshots by step, `spacing` steps apart, within BUDGET. The first one always stays; it is at step 0 at first."""
+    """Snapshots of a pool by step, `spacing` steps apart, within BUDGET. The first one always stays."""
 
     def __init__(self, budget: int = BUDGET) -> None:
         self.budget = budget
@@ -77,7 +77,7 @@ class Snapshots:
 
     @property
     def first(self) -> int:
-        """The step of the first one."""
+        """The step of the first snapshot."""
         return self._steps[0]
 
     def begin(self, snapshot: Snapshot) -> None:
@@ -103,10 +103,10 @@ class Snapshots:
                 self.nbytes -= self._kept.pop(step).nbytes
 
     def before(self, step: int) -> Snapshot:
-        """The last one at or before `step`."""
+        """The last snapshot at or before `step`."""
         return self._kept[self._steps[bisect_right(self._steps, step) - 1]]
 
     def after(self, step: int) -> Snapshot | None:
-        """The first one at or after `step`."""
+        """The first snapshot at or after `step`."""
         at = bisect_left(self._steps, step)
         return self._kept[self._steps[at]] if at < len(self._steps) else None
