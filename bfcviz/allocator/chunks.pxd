@@ -24,14 +24,19 @@ cdef class Bins:
     cdef inline u32 tree_of(self, u64 size) noexcept nogil
     @cython.locals(k="heap_memory.Key *")
     cdef inline bint before(self, u32 h, u64 size, u64 address) noexcept nogil
-    @cython.locals(k="heap_memory.Key *", tree=u32, ref=u64, left=u64, right=u64, node=u32, priority=u32)
-    cdef void insert(self, u32 h, u64 size, u64 address) noexcept nogil
-    @cython.locals(size=u64, address=u64, tree=u32, ref=u64, node=u32, left=u32, right=u32)
-    cdef void remove(self, u32 h) noexcept nogil
+    @cython.locals(k="heap_memory.Key *", tree=u32)
+    cdef inline void insert(self, u32 h, u64 size, u64 address) noexcept nogil
+    @cython.locals(ref=u64, left=u64, right=u64, node=u32, priority=u32)
+    cdef void add_to_tree(self, u32 tree, u32 h, u64 size, u64 address) noexcept nogil
+    @cython.locals(tree=u32, ref=u64, left=u32, right=u32)
+    cdef inline void remove(self, u32 h, u64 size, u64 address) noexcept nogil
+    @cython.locals(ref=u64, node=u32)
+    cdef u64 link_to(self, u32 tree, u32 h, u64 size, u64 address) noexcept nogil
+    cdef void join(self, u64 ref, u32 left, u32 right) noexcept nogil
     @cython.locals(tree=u32, node=u32, best=u32, ref=u64)
-    cdef u32 at_least(self, u64 size, u64 address) noexcept nogil
-    @cython.locals(row=u64, later=u64)
-    cdef u32 next_tree(self, u32 tree) noexcept nogil
+    cdef inline u32 at_least(self, u64 size, u64 address) noexcept nogil
+    @cython.locals(row=u64, later=u32, rows=u64)
+    cdef inline u32 first_tree(self, u32 tree) noexcept nogil
     @cython.locals(row=u64, node=u32)
     cdef u32 largest(self) noexcept nogil
 
@@ -68,7 +73,7 @@ cdef class ChunkTable:
     cdef u32 unused         # head of the list of deleted handles
 
     cdef bint reserve(self, u64 more) noexcept nogil
-    @cython.locals(chunks="heap_memory.Chunk *", slots="u32 *", bits=int, i=u64, h=u32)
+    @cython.locals(chunks="heap_memory.Chunk *", slots="u32 *", places=u64, i=u64, h=u32)
     cdef bint grow(self, u64 room) noexcept nogil
     @cython.locals(h=u32)
     cdef inline u32 new(self) noexcept nogil
@@ -80,7 +85,7 @@ cdef class ChunkTable:
     @cython.locals(i=u64, h=u32)
     cdef inline u32 find(self, u64 address) noexcept nogil
     @cython.locals(i=u64, j=u64, home=u64, other=u32)
-    cdef inline void leave(self, u32 h, u64 address) noexcept nogil
+    cdef inline void leave(self) noexcept nogil
 
 @cython.final
 cdef class ChunkSpace:
@@ -101,6 +106,7 @@ cdef class ChunkSpace:
     cdef bint reserve(self) noexcept nogil
     @cython.locals(c="heap_memory.Chunk *")
     cdef inline void put_in_bin(self, u32 h) noexcept nogil
+    @cython.locals(c="heap_memory.Chunk *")
     cdef inline void take_from_bin(self, u32 h) noexcept nogil
     @cython.locals(c="heap_memory.Chunk *", o="heap_memory.Chunk *", other=u32)
     cdef inline u32 split(self, u32 h, u64 front, u8 flags) noexcept nogil

@@ -209,7 +209,7 @@ class Heap:
     def free(self, address: int) -> int:
         """Free the chunk in use at an address; returns 0, or the reason why no chunk in use begins there."""
         self.space.log.lock_and_tick(self.pool)
-        if not self.has_room():
+        if self.timestamps and not self.held.reserve():
             native.spin_unlock(self.lock)
             return native.FREE_TABLES
         h = self.space.table.find(address)
@@ -217,7 +217,8 @@ class Heap:
             reason = 0 if self.closed else self.space.diagnose(address)  # `release_all` returned its memory
             native.spin_unlock(self.lock)
             return reason
-        self.page_ages.note(address, self.space.table.chunks[h].size, self.space.bytes_in_use)
+        if self.page_ages.is_on:
+            self.page_ages.note(address, self.space.table.chunks[h].size, self.space.bytes_in_use)
         if self.timestamps:
             self.timing_count += 1
             self.space.mark_free(h, self.timing_count)
@@ -226,7 +227,7 @@ class Heap:
         else:
             self.space.mark_free(h, 0)
             self.space.put_in_bin(self.coalesce(h, False))
-        due = self.page_ages.due(self.space.bytes_in_use, self.space.log.time)
+        due = self.page_ages.due(self.space.bytes_in_use, self.space.log.time) if self.page_ages.is_on else 0
         native.spin_unlock(self.lock)
         if due > 0:
             self.return_pages(due == native.ALL_PAGES)

@@ -24,7 +24,7 @@ from bfcviz.allocator.sub_allocators import SubAllocator
 
 
 class PageAges:
-    """One age a block. All methods but `return_pages` need the heap's lock.
+    """One age a block. All methods but `return_pages` need the heap's lock; `note` and `due` need ages.
 
     Args:
         limit: of the heap, in bytes.
@@ -48,8 +48,6 @@ class PageAges:
 
     def note(self, address: int, size: int, in_use: int) -> None:
         """Set the age of the blocks of memory that is about to be freed; `in_use` bytes of the heap are in use."""
-        if not self.is_on:
-            return
         if in_use > self.high:
             self.high = in_use
         first = address // native.PAGE_BLOCK
@@ -61,8 +59,6 @@ class PageAges:
 
     def due(self, in_use: int, now: int) -> int:
         """Which pages to return after a free at `now` (ns): 0 for none, `native.IDLE_PAGES` or `ALL_PAGES`."""
-        if not self.is_on:
-            return 0
         if self.high - in_use > self.keep:
             if now - self.returned_at < native.SECOND and self.high - self.low > self.keep // 2:
                 while self.high - in_use > self.keep and self.keep < self.most:

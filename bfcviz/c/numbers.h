@@ -8,7 +8,7 @@
 
 static inline int bfc_low_bit(uint64_t x) { return __builtin_ctzll(x); }
 
-static inline int bfc_high_bit(uint64_t x) { return 63 - __builtin_clzll(x); }
+static inline int bfc_high_bit(uint64_t x) { return 63 ^ __builtin_clzll(x); }
 
 static inline uint32_t bfc_bit_32(int n) { return UINT32_C(1) << n; }
 

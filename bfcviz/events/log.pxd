@@ -15,9 +15,9 @@ cdef class EventLog:
     cdef u64 written            # records published so far
     cdef native.Clock *clock
     cdef i64 time               # of the current operation, nanoseconds since the start
-    cdef u16 thread             # of the current operation
+    cdef u32 thread             # of the current operation; 32 bits: see log_memory.h
     cdef bint replaying         # operations bring their own time and thread
-    cdef u8 pool                # of the current operation
+    cdef u32 pool               # of the current operation
     cdef readonly int pools
     cdef readonly int used_pools
     cdef bint on_file           # records go to the file `fd`; else to a ring in memory

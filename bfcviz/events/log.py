@@ -132,11 +132,10 @@ class EventLog:
         """Lock the log, and set pool, time and thread of the next events; a replay sets the recorded ones."""
         ticks = native.spin_lock_timed(self.lock)
         self.pool = pool
-        if self.replaying:
-            return
-        # Not before the last one: that of an observer may be ahead of the clock.
-        self.time = native.clock_at(self.clock, ticks, self.time)
-        self.thread = native.thread_number()
+        if not self.replaying:
+            # Not before the last one: that of an observer may be ahead of the clock.
+            self.time = native.clock_at(self.clock, ticks, self.time)
+            self.thread = native.thread_number()
 
     def at(self, time: int, thread: int) -> None:
         """The time and thread of the operation that is replayed into the log."""

@@ -16,7 +16,7 @@
    and check afterwards whether it was. */
 typedef uint64_t __attribute__((may_alias)) bfc_word;
 
-enum { BFC_WORDS = sizeof(bfc_event) / sizeof(bfc_word), BFC_AHEAD = 12 };
+enum { BFC_WORDS = sizeof(bfc_event) / sizeof(bfc_word) };
 
 #define BFC_WRITE(word, value) __atomic_store_n((word), (value), __ATOMIC_RELAXED)
 
@@ -31,8 +31,6 @@ static inline void bfc_write_record(
     uint32_t region, uint32_t by, uint32_t kind, int bin, uint32_t flags, uint32_t pool
 ) {
     bfc_word *words = (bfc_word *)(window + index);
-    /* The next atomic exchange on the lock waits for these stores: prefetch the cache lines. This never faults. */
-    __builtin_prefetch(window + index + BFC_AHEAD, 1);
     BFC_WRITE(words + 7, 0);                 /* no event: an older record may be in the same place */
     __atomic_thread_fence(__ATOMIC_RELEASE); /* before the other words */
     BFC_WRITE(words, seq);
