@@ -333,17 +333,14 @@ def device_sampler(folder: Path) -> Periodic:
 
 def _memory_of_used_devices() -> Iterator[tuple[int, tuple[int, int]]]:
     """Devices with a context of this process, and the free and all bytes of each now."""
-    driver, cuda = (
-        cuda_driver.in_use(),
-        getattr(sys.modules.get("torch"), "cuda", None),
-    )  # it may be half imported
+    driver = cuda_driver.in_use()
+    cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)  # it may be half imported
     if driver is not None:
         for device in range(driver.device_count()):
             if driver.has_context(device):
                 yield device, driver.memory_now(device)
-    elif (
-        hasattr(cuda, "is_initialized") and cuda.is_initialized()
-    ):  # PyTorch, on another driver than CUDA's: ROCm
+    # PyTorch, on another driver than CUDA's: ROCm.
+    elif hasattr(cuda, "is_initialized") and cuda.is_initialized():
         for device in range(cuda.device_count()):
             if cuda.memory_reserved(device):
                 yield device, cuda.mem_get_info(device)
