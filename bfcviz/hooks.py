@@ -33,6 +33,7 @@ from bfcviz.errors import LiveError
 from bfcviz.live import labels_and_marks as labels
 from bfcviz.live.process_names import name_of_process, rank_of_process
 from bfcviz.terminal import say
+from bfcviz.units import counted
 from bfcviz.watching.flight_recorder import FlightRecorder, flight_recorder
 from bfcviz.watching.watch_reports import Report
 
@@ -96,7 +97,10 @@ class Loop:
         if error is None and self.recorder.watch.traces:
             self.report = self.recorder.watch.report()
             if rank_of_process(os.environ) in {"", "0"}:
-                say(f"bfcviz: {self.count:,} steps", *str(self.report).splitlines(), file=sys.stderr)
+                folder = self.recorder.watch.folder
+                where = "" if folder is None else f", recorded to {folder}: bfcviz view {folder}"
+                steps = counted(self.count, "step")
+                say(f"bfcviz: {steps}{where}", *str(self.report).splitlines(), file=sys.stderr)
 
     def step(self) -> None:
         """Mark the end of a step of the training loop."""

@@ -58,6 +58,8 @@ cdef extern from "bfcviz/c/clock.h" nogil:
 
 cdef extern from "bfcviz/c/thread_number.h" nogil:
     u16 thread_number "bfc_thread_number"() noexcept
+    u16 named_threads "bfc_named_threads"() noexcept
+    const char *thread_name "bfc_thread_name"(u16) noexcept
 
 cdef extern from "bfcviz/c/mutex.h" nogil:
     ctypedef struct Mutex "bfc_mutex":

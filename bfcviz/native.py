@@ -79,6 +79,15 @@ def thread_number() -> int:
     return number
 
 
+def named_threads() -> int:
+    """Return 1: uncompiled, every thread that allocates runs Python, and `threading` names it."""
+    return 1
+
+
+def thread_name(_number: int) -> bytes:
+    return b""
+
+
 _SPIN_FRAMES, _MUTEX_FRAMES = 60, 120
 
 

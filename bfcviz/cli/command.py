@@ -52,6 +52,8 @@ def main(words: Sequence[str] | None = None) -> int:
         SystemExit: after `--help`, `--version` or a usage error, as argparse does.
     """
     given = sys.argv[1:] if words is None else list(words)
+    if given[:1] == ["help"]:
+        given = [*given[1:], "--help"]
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:

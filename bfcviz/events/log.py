@@ -473,6 +473,7 @@ class Reader:
 #
 # Events cannot hold a name, and most of them are written without the GIL. So the thread that begins to watch a
 # framework is named here, and each thread that `threading` starts while one is watched, before its own code runs.
+# Others, such as those of C++, have the name that the system had for them at their first event (Linux, compiled).
 
 
 _thread_names: dict[str, str] = {}
@@ -500,7 +501,23 @@ def name_thread() -> tuple[str, str] | None:
 
 def names_of_threads() -> dict[str, str]:
     """The names of threads in logs so far, by number: a copy."""
-    return dict(_thread_names)
+    names = dict(_thread_names)
+    for i in range(1, native.named_threads()):
+        number = str(i)
+        if number not in names:
+            name: bytes = native.thread_name(i)
+            if name and name != _process_name():  # which a thread without a name of its own has, too
+                names[number] = name.decode("utf-8", "replace")
+    return names
+
+
+@cache
+def _process_name() -> bytes:
+    """The name that the system has for this process; empty where it does not tell."""
+    try:
+        return Path("/proc/self/comm").read_bytes().removesuffix(b"\n")
+    except OSError:
+        return b""
 
 
 # ------------------------------------------------------------------------------

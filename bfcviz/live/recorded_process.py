@@ -11,7 +11,7 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -259,14 +259,26 @@ def device_sampler(folder: Path) -> Periodic:
     """
 
     def sample() -> float:
-        driver = cuda_driver.in_use()
-        for device in range(0 if driver is None else driver.device_count()):
-            if driver is not None and driver.has_context(device):
-                free, total = driver.memory_now(device)
-                add_device_sample(folder, device, total - free)
+        for device, (free, total) in _memory_of_used_devices():
+            add_device_sample(folder, device, total - free)
         return SAMPLE_EVERY_S
 
     return Periodic(sample, "bfcviz-device", failed=lambda _: None)
+
+
+def _memory_of_used_devices() -> Iterator[tuple[int, tuple[int, int]]]:
+    """Devices with a context of this process, and the free and all bytes of each now."""
+    driver = cuda_driver.in_use()
+    cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)  # it may be half imported
+    if driver is not None:
+        for device in range(driver.device_count()):
+            if driver.has_context(device):
+                yield device, driver.memory_now(device)
+    # PyTorch, on another driver than CUDA's: ROCm.
+    elif hasattr(cuda, "is_initialized") and cuda.is_initialized():
+        for device in range(cuda.device_count()):
+            if cuda.memory_reserved(device):
+                yield device, cuda.mem_get_info(device)
 
 
 def _begin_process_files(order: Order, request: WatchRequest) -> ProcessRecording:

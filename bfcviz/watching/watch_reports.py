@@ -20,7 +20,7 @@ from bfcviz.model.fragmentation import external, internal, reserved_not_in_use
 from bfcviz.model.model import ModelStats
 from bfcviz.stack_frames import place_in_code
 from bfcviz.terminal import printable
-from bfcviz.units import format_bytes
+from bfcviz.units import counted, format_bytes
 
 _MAX_HOLDERS: Final = 12  # the report names this many holders and adds up the others
 
@@ -79,7 +79,7 @@ class Report:
         free, largest = format_bytes(stats.free_bytes), format_bytes(stats.largest_free_chunk)
         peak = f"Peak of {self.heap}: {used} in use at step {self.step:,}, of a pool of {pool}."
         count = stats.chunks_free
-        chunks = "1 chunk" if count == 1 else f"{count:,} chunks, the largest {largest}"
+        chunks = counted(count, "chunk") + (f", the largest {largest}" if count > 1 else "")
         rest = f"Free then: {free} in {chunks}."
         fragmented = (
             f"External fragmentation (1 - largest free chunk / free bytes) {external(stats):.0%}, internal (1 - "
@@ -89,10 +89,10 @@ class Report:
         return [self.says, peak, rest, fragmented]
 
     def __str__(self) -> str:
-        lines = [
-            f"{format_bytes(each.num_bytes):>12} {each.share:6.1%} {each.chunks:8,} chunks  {each.name}"
-            for each in self.holders
-        ]
+        lines = []
+        for each in self.holders:
+            held = f"{format_bytes(each.num_bytes):>12} {each.share:6.1%} {each.chunks:8,}"
+            lines.append(f"{held} {'chunk' if each.chunks == 1 else 'chunks':6}  {each.name}")
         return "\n".join(map(printable, [*self.words, *lines]))
 
     def _repr_html_(self) -> str:

@@ -155,7 +155,7 @@ def _with_default_option(request: WatchRequest, name: str, value: object) -> Wat
 
 
 def _default_plan(names: list[str]) -> Plan:
-    """What a watch watches by default: CuPy where there is a GPU, else NumPy; also PyTorch, if imported with a GPU."""
+    """What a watch watches by default: CuPy where there is a GPU, else NumPy; an imported PyTorch with a GPU; notes why not."""
     requests, notes = [], []
     problem = _why_not_watch_cupy() if "cupy" in names else "cupy=False"
     if problem is None:
@@ -165,8 +165,13 @@ def _default_plan(names: list[str]) -> Plan:
         if "cupy" in names and find_spec("cupy") is not None:
             notes.append(f"CuPy is installed but not watched: {problem}")
     torch = sys.modules.get("torch")
-    if torch is not None and "torch" in names and torch.cuda.is_available():
-        requests.append(resolve("torch"))
+    if torch is not None and "torch" in names:
+        if torch.cuda.is_available():
+            requests.append(resolve("torch"))
+        else:
+            notes.append(
+                "PyTorch is imported but not watched: it sees no GPU, and tensors on the CPU cannot be watched"
+            )
     return Plan(requests, notes)
 
 

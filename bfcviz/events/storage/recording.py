@@ -154,6 +154,7 @@ class Recording(Closing):
         """
         if self._lock.closed:
             return
+        self.add_threads(names_of_threads())  # those of C++ are known now
         error = 0
         if self._log is not None:
             self._log.close()

@@ -50,7 +50,9 @@ def test_steps_epochs_and_phases_are_marks_and_allocations_keep_their_names(tmp_
     assert (values(trace, "step"), values(trace, "epoch")) == ([1, 2, 3, 4, 5, 6], [1, 2])
     assert not any("validation" in each.name for each in loop.report.holders)
     assert loop.report.stats.bytes_in_use >= 14 * MIB
-    assert f"{loop.count} steps" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"{loop.count} steps" in said
+    assert f"bfcviz view {tmp_path / 'run'}" in said
     found = bfcviz.leaks(trace)
     assert found.growth.steps.name == "step"
     assert len(held) == 8

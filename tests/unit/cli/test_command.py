@@ -34,6 +34,16 @@ def test_every_subcommand_has_help(name, capsys):
     assert f"usage: bfcviz {name}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("words", "usage"), [(["help"], "usage: bfcviz [-h]"), (["help", "why"], "usage: bfcviz why")]
+)
+def test_help_is_a_command_too(words, usage, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == 0
+    assert capsys.readouterr().out.startswith(usage)
+
+
 @pytest.mark.parametrize("words", [[], ["nothing"], ["info"], ["info", SAMPLE, "--nothing"]])
 def test_a_usage_error_is_status_2(words, capsys):
     with pytest.raises(SystemExit) as left:

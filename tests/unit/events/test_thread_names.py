@@ -1,9 +1,13 @@
 """The names of threads: in a live trace, in a recording at work, ended, saved or copied, and in the tables."""
 
+import _thread
+import ctypes
+import sys
 import threading
 
 import numpy as np
 import pytest
+from processes import needs_compiled
 
 from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
@@ -99,6 +103,25 @@ def test_a_copy_has_the_names_of_its_original(recorded, tmp_path):
     copy.add(read_increment(recording.folder, copy.position))
     assert names_of_events(Trace.open(copy.folder)) == EXPECTED
     copy.close()
+
+
+@needs_compiled
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the name")
+def test_a_thread_that_python_did_not_start_has_the_name_of_the_system(tmp_path):
+    with Recording(tmp_path / "run", [Pool("bfc")]) as recording, Source(recording) as source:
+        for name in (b"pt_autograd_0", None):
+            done = threading.Event()
+
+            def work(name=name, done=done):
+                if name is not None:
+                    ctypes.CDLL(None).prctl(15, name)  # PR_SET_NAME
+                source.heap.allocate(MIB)
+                done.set()
+
+            _thread.start_new_thread(work, ())
+            assert done.wait(10)
+        source.heap.close()
+    assert names_of_events(Trace.open(tmp_path / "run")) == ["pt_autograd_0", ""]
 
 
 def test_damaged_names_are_left_out(recorded):

@@ -80,6 +80,9 @@ def test_by_default_pytorch_is_observed_where_it_is_imported_and_has_a_gpu(no_cu
     assert requests(numpy=False) == [("torch", "observe")]
     monkeypatch.setitem(sys.modules, "torch", torch(has_gpu=False))
     assert requests() == [("numpy", "serve")]
+    (note,) = watch_plan(NOTHING).notes
+    assert "PyTorch" in note
+    assert watch_plan(NOTHING | {"torch": False}).notes == []
 
 
 def test_only_the_named_frameworks_are_watched():

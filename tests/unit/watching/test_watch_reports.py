@@ -36,6 +36,7 @@ def test_it_names_the_holders_at_the_peak():
     assert "(1 - largest free chunk / free bytes) 0%" in found.words[3]
     assert "&lt;hidden&gt;" in found._repr_html_()
     assert "600.0 KiB in use" in found._repr_html_()
+    assert [line.split()[-3:-1] for line in str(found).splitlines()[4:6]] == [["1", "chunk"], ["4", "chunks"]]
     assert "50.0%" in str(found)
 
 
