@@ -100,7 +100,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], help="default: both")
     parser.add_argument("--tests", nargs="+", default=TESTS, help="these files instead")
-    parser.add_argument("--soak", type=int, default=70, help="rounds of the soak (default: 70)")
+    parser.add_argument("--soak", type=int, default=80, help="rounds of the soak (default: 80)")
     parser.add_argument("--planted", action="store_true", help="plant a race, which must be reported")
     asked = parser.parse_args()
     if asked.planted:

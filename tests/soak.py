@@ -1,8 +1,8 @@
 """Let heaps, threads, readers and recordings work for long while things go wrong: `python tests/soak.py --minutes 60`.
 
 Cases come one after another until the time is over: see tests/integration/attacks/soak.py. Prints a table of the ways
-with what they did, and each failure with its case; `--case soak:0:17` runs one again. Exit status: 1 if a case failed,
-else 0. tests/integration/attacks/test_attacks.py runs a short part of it.
+with what they did, how many kills lost nothing, and each failure with its case; `--case soak:0:17` runs one again. Exit
+status: 1 if a case failed, else 0. tests/integration/attacks/test_attacks.py runs a short part of it.
 """
 
 import argparse
@@ -17,7 +17,8 @@ from attack import report
 from integration.attacks import pool
 from integration.attacks.soak import WAYS
 
-ROW = "{:<10}{:>8}{:>8}{:>9}{:>13}{:>9}{:>8}"
+COLUMNS = ("cases", "heaps", "threads", "events", "lapped", "stops", "kills", "drain kills")
+ROW = "{:<10}{:>8}{:>8}{:>9}{:>13}{:>9}{:>8}{:>8}{:>13}"
 ENDLESS = 1 << 30  # cases: the time ends before
 
 
@@ -54,11 +55,14 @@ def table(folder):
         for line in file.read_text().splitlines():
             told = json.loads(line)
             total[told.pop("way")].update({**told, "cases": 1})
-    print(ROW.format("way", "cases", "heaps", "threads", "events", "lapped", "stops"))
+    print(ROW.format("way", *COLUMNS))
     for way, counts in total.items():
-        numbers = [counts[name] for name in ("cases", "heaps", "threads", "events", "lapped", "stops")]
-        print(ROW.format(way, *(f"{number:,}" for number in numbers)))
-    print()
+        print(ROW.format(way, *(f"{counts[name]:,}" for name in COLUMNS)))
+    every = sum(total.values(), Counter())
+    print(
+        f"\n{every['kills']:,} SIGKILLs of a recorded program and {every['drain kills']:,} of its drain, in cases "
+        f"that did not fail: all {every['acknowledged']:,} acknowledged allocations are in the recordings\n"
+    )
 
 
 if __name__ == "__main__":

@@ -78,9 +78,21 @@ print(result.done, dict(result.verdicts))
 def test_a_short_soak():
     done = run_python(ROOT / "tests" / "soak.py", "--minutes", 0.1, "--seed", 7)
     assert done.returncode == 0, done.stdout
-    done_of = dict(re.findall(r"^(\w+) +(\d+) +\d+ +\d+ +[\d,]+ +\d+ +\d+$", done.stdout, re.MULTILINE))
+    done_of = cases_of_ways(done.stdout)
     assert done_of.keys() == {*WAYS}
-    assert sum(map(int, done_of.values())) >= len(WAYS)
+    assert sum(done_of.values()) >= len(WAYS)
+
+
+def test_a_drain_that_is_killed():
+    number = WAYS.index("drained")
+    done = run_python(ROOT / "tests" / "soak.py", "--minutes", 1, "--case", f"soak:7:{number}")
+    assert done.returncode == 0, done.stdout
+    assert cases_of_ways(done.stdout) == {way: int(way == "drained") for way in WAYS}
+
+
+def cases_of_ways(said):
+    rows = re.findall(r"^(\w+) +(\d+)(?: +[\d,]+){7}$", said, re.MULTILINE)
+    return {way: int(cases) for way, cases in rows}
 
 
 def test_growth_is_seen(monkeypatch):
