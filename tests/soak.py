@@ -19,12 +19,12 @@ from integration.attacks.soak import WAYS
 
 COLUMNS = ("cases", "heaps", "threads", "events", "lapped", "stops", "kills", "drain kills")
 ROW = "{:<10}{:>8}{:>8}{:>9}{:>13}{:>9}{:>8}{:>8}{:>13}"
-ENDLESS = 1 << 30  # cases: the time ends before
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=10, help="how long (default: 10)")
+    parser.add_argument("--cases", type=int, default=1 << 30, help="end after so many (default: by the time)")
     parser.add_argument("--seed", default="0", help="of the random numbers")
     parser.add_argument("--workers", type=int, default=2, help="processes at once")
     parser.add_argument("--case", help="run this case again, such as soak:0:17")
@@ -33,7 +33,7 @@ def arguments():
 
 def main():
     asked = arguments()
-    seed, numbers = asked.seed, range(ENDLESS)
+    seed, numbers = asked.seed, range(asked.cases)
     if asked.case:
         _, seed, number = asked.case.split(":")
         numbers = [int(number)]
@@ -41,7 +41,7 @@ def main():
         result = pool.run(
             "soak", seed, numbers, Path(folder), seconds=60 * asked.minutes, workers=asked.workers
         )
-        result.planned = result.done  # it ends by its time
+        result.planned = result.done  # it may end by its time
         for disk in Path(folder).glob("*/case/disk"):  # of a worker that was in the middle of a case
             subprocess.run(["umount", "--lazy", disk], capture_output=True, check=False)
         table(Path(folder))
