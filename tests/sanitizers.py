@@ -25,6 +25,7 @@ TESTS = (
     "tests/unit/allocator",
     "tests/unit/events",
     "tests/integration/allocator/test_finalizer.py",
+    "tests/integration/allocator/test_hammer.py",
     "tests/integration/events/test_damaged_blocks.py",
     "tests/integration/events/test_hostile_parquet.py",
     "tests/integration/events/test_log_processes.py",
