@@ -42,6 +42,7 @@ LONGEST_S = 200  # of a run: one that waits for a lock uses no processor
 
 HEAP, CHUNKS = "bfcviz/allocator/heap.py", "bfcviz/allocator/chunks.py"
 NATIVE, BFC, MAP = "bfcviz/native.py", "bfcviz/allocator/bfc_allocator.py", "bfcviz/allocator/queries.py"
+TENSORFLOW = "bfcviz/formats/tensorflow.py"
 
 
 class Mutation(NamedTuple):
@@ -60,17 +61,29 @@ class Mutation(NamedTuple):
     new: str
 
 
+_ASCENDING = """            if not self.space.is_free(i):
+                i += 1
+                continue
+            address = self.space.regions.regions[i].address
+            size = self.space.regions.regions[i].size
+            self.space.release(i)
+"""
+
 MUTATIONS = [
     # Sizes, bins, search
     Mutation("a request of 0 bytes changes nothing", HEAP, "if requested == 0:\n            return 0", "if requested == 0:\n            requested = 1"),
     Mutation("freeing address 0 changes nothing", BFC, "if where == 0:\n            return", "if where == 1:\n            return"),
     Mutation("sizes are rounded up to 256", HEAP, "(num_bytes + native.MIN_CHUNK - 1) // native.MIN_CHUNK", "(num_bytes + native.MIN_CHUNK) // native.MIN_CHUNK"),
     Mutation("a bin for each power of two", NATIVE, "(size | MIN_CHUNK).bit_length() - 9", "(size | MIN_CHUNK).bit_length() - 8"),
+    Mutation("the last bin has no end", NATIVE, "- 9, NUM_BINS - 1)", "- 9, NUM_BINS)"),
     Mutation("the smallest chunk that fits, exact fits included", HEAP, "h = self.space.bins.at_least(rounded, 0)", "h = self.space.bins.at_least(rounded + 1, 0)"),
     Mutation("of equal sizes the lowest address", CHUNKS, "k.size == size and k.address < address", "k.size == size and k.address > address"),
     Mutation("chunks freed later than freed_before are skipped", HEAP, "c.freed_at <= freed_before", "c.freed_at < freed_before"),
     Mutation("a chunk of twice the size is split", HEAP, "if c.size >= rounded * 2 or", "if c.size > rounded * 2 or"),
     Mutation("a chunk is split if it would waste the limit", HEAP, "c.size - rounded >= self.max_waste", "c.size - rounded > self.max_waste"),
+    Mutation("the limit of waste is 128 MiB", TENSORFLOW, "WASTE: Final = 128 << 20", "WASTE: Final = 64 << 20"),
+    Mutation("a share of the memory is the limit instead", TENSORFLOW, "max(int(fraction * limit), 1) if 0 < fraction <= 1 else", "max(int(fraction * limit), 1) if fraction > 1 else"),
+    Mutation("the share is cut off to a whole number", TENSORFLOW, "max(int(fraction * limit), 1) if", "max(round(fraction * limit), 1) if"),
     Mutation("any other chunk is handed out whole", HEAP, "if c.size >= rounded * 2 or", "if c.size > rounded or"),
     Mutation("the front part has exactly the rounded size", HEAP, "self.space.put_in_bin(self.space.split(h, rounded, 0))", "self.space.put_in_bin(self.space.split(h, rounded + native.MIN_CHUNK if c.size > rounded + native.MIN_CHUNK else rounded, 0))"),
     Mutation("the remainder inherits freed_at", CHUNKS, "o.freed_at = c.freed_at\n", "o.freed_at = 0\n"),
@@ -89,10 +102,12 @@ MUTATIONS = [
     Mutation("the pool is extended before regions are released", HEAP, "if h == native.NONE and self.extend(rounded, alignment):\n                h", "if h == native.NONE and self.collect(rounded) >= 0 and self.extend(rounded, alignment):\n                h"),
     # Growth
     Mutation("what is available is rounded down to 256", HEAP, "native.wrap_64(self.limit - self.space.pool_bytes) // native.MIN_CHUNK * native.MIN_CHUNK", "native.wrap_64(self.limit - self.space.pool_bytes)"),
+    Mutation("a pool beyond the limit is not limited", HEAP, "native.wrap_64(self.limit - self.space.pool_bytes) // native", "max(self.limit - self.space.pool_bytes, 0) // native"),
     Mutation("a request of all that is available is served", HEAP, "if rounded > available or", "if rounded >= available or"),
     Mutation("the limit is on the pool, not on what is in use", HEAP, "native.wrap_64(self.limit - self.space.pool_bytes) //", "native.wrap_64(self.limit - self.space.bytes_in_use) //"),
     Mutation("the first region has 2 MiB with allow_growth", HEAP, "min(limit, first_region) if allow_growth", "min(limit, first_region // 2) if allow_growth"),
     Mutation("the first region has the limit without it", HEAP, "if allow_growth else limit", "if allow_growth else limit // 2"),
+    Mutation("the first region is rounded up to 256", HEAP, "self.next_region = round_up(first)", "self.next_region = first // native.MIN_CHUNK * native.MIN_CHUNK"),
     Mutation("the next size doubles only below the request", HEAP, "while rounded > self.next_region", "while rounded >= self.next_region"),
     Mutation("a doubling stays after a refusal", HEAP, "            if num_bytes < rounded:\n", "            if num_bytes < rounded:\n                self.next_region = self.first_region\n"),
     Mutation("a region has at most what is available", HEAP, "self.next_region if self.next_region < available else available", "self.next_region"),
@@ -113,6 +128,7 @@ MUTATIONS = [
     # Free and merge
     Mutation("requested_size is not cleared by a free", CHUNKS, "        c.allocation_id = 0\n        c.freed_at = freed_at\n", "        c.allocation_id = 0\n        c.requested = 0\n        c.freed_at = freed_at\n"),
     Mutation("a freed chunk merges with the next one", HEAP, "if self.mergeable(c.next, ignore_held):", "if self.mergeable(native.NONE, ignore_held):"),
+    Mutation("bytes_in_use loses the chunk", CHUNKS, "self.bytes_in_use -= c.size", "self.bytes_in_use -= c.requested"),
     Mutation("a freed chunk merges with the one before", HEAP, "if self.mergeable(c.prev, ignore_held):", "if self.mergeable(native.NONE, ignore_held):"),
     Mutation("the next one first", HEAP, "        if self.mergeable(c.next, ignore_held):\n            self.space.take_from_bin(c.next)\n            self.space.merge_next(h)\n        if self.mergeable(c.prev, ignore_held):\n            p = c.prev\n            self.space.take_from_bin(p)\n            self.space.merge_next(p)\n            return p\n", "        p = h\n        if self.mergeable(c.prev, ignore_held):\n            p = c.prev\n            self.space.take_from_bin(p)\n            self.space.merge_next(p)\n            c = heap_memory.chunk_at(self.space.table.chunks, p)\n        if self.mergeable(c.next, ignore_held):\n            self.space.take_from_bin(c.next)\n            self.space.merge_next(p)\n        return p\n"),
     Mutation("handles are reused, the last one first", CHUNKS, "        self.chunks[h].next = self.unused\n        self.unused = h\n", "        self.chunks[h].next = self.unused\n"),
@@ -124,6 +140,7 @@ MUTATIONS = [
     Mutation("regions are released if that is just enough", HEAP, "if total == 0 or rounded > native", "if total == 0 or rounded >= native"),
     Mutation("only wholly free regions are released", CHUNKS, "if self.table.chunks[h].allocation_id != 0:\n                return False", "if self.table.chunks[h].allocation_id != 0:\n                return self.table.chunks[h].next == native.NONE"),
     Mutation("all of them are released", HEAP, "            self.space.release(i)\n            self.return_region(address, size)", "            self.space.release(i)\n            self.return_region(address, size)\n            break"),
+    Mutation("they are released in the order of addresses", HEAP, _ASCENDING, _ASCENDING.replace("i)", "self.space.regions.count - 1 - i)").replace("[i]", "[self.space.regions.count - 1 - i]")),
     Mutation("the pool loses the released bytes", CHUNKS, "self.pool_bytes -= r.size", "self.pool_bytes -= 0"),
     Mutation("the next size stays after a collection", HEAP, "        self.release_free_regions()\n        return self.has_room()", "        self.release_free_regions()\n        self.next_region = self.first_region\n        return self.has_room()"),
     Mutation("handles of a region are deleted in the order of addresses", CHUNKS, "            self.table.delete(h)\n            h = following\n", "            if h != r.first:\n                self.table.delete(h)\n            h = following\n        self.table.delete(r.first)\n"),
@@ -134,6 +151,7 @@ MUTATIONS = [
     Mutation("safe is below the frontier, not at it", HEAP, "if c.freed_at < frontier:", "if c.freed_at <= frontier:"),
     Mutation("a safe chunk has no number any more", HEAP, "                c.freed_at = 0\n            if c.freed_at == 0", "                c.freed_at = 1\n            if c.freed_at == 0"),
     Mutation("unsafe chunks merge only for a request", HEAP, "if c.freed_at == 0 or every:", "if c.freed_at == 0:"),
+    Mutation("for a request they merge with unsafe neighbours", HEAP, "self.coalesce(h, needed > 0)", "self.coalesce(h, False)"),
     Mutation("chunks that are gone leave the queue", HEAP, "                continue  # merged, allocated or released since\n", "                pass\n"),
     Mutation("the rest is kept once a request has enough", HEAP, "if needed > 0 and satisfied:", "if needed > 0 and needed == 0:"),
     Mutation("enough is the rounded size", HEAP, "if needed > 0 and c.size >= needed:", "if needed > 0 and c.size > needed:"),
@@ -147,11 +165,12 @@ MUTATIONS = [
     Mutation("clear_stats: the peak is what is in use", HEAP, "self.space.peak_in_use = self.space.bytes_in_use\n", "self.space.peak_in_use = 0\n"),
     Mutation("clear_stats: the largest is 0", HEAP, "self.space.largest_alloc = 0\n", "self.space.largest_alloc += 0\n"),
     Mutation("clear_stats: ids go on", HEAP, "self.space.num_allocs = 0\n", "self.space.num_allocs = 0\n        self.space.next_id = 1\n"),
+    Mutation("the limit is told as it was given", MAP, "largest_alloc, heap.limit, pool,", "largest_alloc, heap.limit // native.MIN_CHUNK * native.MIN_CHUNK, pool,"),
     Mutation("a chunk in use has bin -1 in a map", MAP, '    chunks["bin"][chunks["in_use"]] = -1\n', ""),
     # Where TensorFlow hangs, corrupts itself or aborts
     Mutation("A: the back-off always steps down", HEAP, "return less if less < num_bytes else num_bytes - native.MIN_CHUNK", "return less"),
     Mutation("B: the next size stops at 2^63", HEAP, "return num_bytes if num_bytes >= native.HALF_SPACE else num_bytes * 2", "return native.wrap_64(num_bytes * 2)"),
-    Mutation("C: an exact fit is never split", "bfcviz/formats/tensorflow.py", "max(int(fraction * limit), 1) if", "int(fraction * limit) if"),
+    Mutation("C: an exact fit is never split", TENSORFLOW, "max(int(fraction * limit), 1) if", "int(fraction * limit) if"),
     Mutation("D, E: no size above 2^62", HEAP, "if requested > native.MAX_REQUEST:", "if requested > native.MAX_REQUEST * 8:"),
     Mutation("F: a double free is one", CHUNKS, "        return native.FREE_DOUBLE", "        return native.FREE_INTERIOR"),
     Mutation("F: an interior pointer is one", CHUNKS, "            return native.FREE_INTERIOR", "            return native.FREE_DOUBLE"),

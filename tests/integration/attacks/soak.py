@@ -10,6 +10,7 @@ full       the disk of the recording is full, or the file reaches the limit of i
 removed    the folder of the recording is removed
 observed   the clock of an observed allocator steps back
 killed     the process is killed, or stopped for a while and then killed
+drained    a drain beside the process packs what it records; the drain is killed again and again, then both are
 stopped    the process is stopped (SIGSTOP) again and again while its recording is read
 =========  ============================================================================================
 
@@ -38,6 +39,7 @@ import numpy as np
 from heaps import KIB, MIB, assert_shows, new_heap
 from integration.attacks.children import ended, expect, shared_memory, start, wait_for
 from integration.attacks.threads import REFUSED, Unreliable, close, keeps_books
+from processes import COMPILED
 from threads import in_threads
 
 import bfcviz
@@ -45,19 +47,26 @@ from bfcviz.errors import FileError
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
+from bfcviz.events.storage import drain, label_file
+from bfcviz.events.storage.folder import BLOCKS_FILE, LABELS_FILE, is_locked
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 from bfcviz.live.observed_heap import ObservedHeap
 from bfcviz.model import Model
 from bfcviz.model.trace_from_source import trace_of
+from bfcviz.model.trace_index import IndexBuilder
 
 IN_ONE_PROCESS = ("rings", "recorded", "full", "removed", "observed")
 PR_SET_PDEATHSIG = 1  # of linux/prctl.h
-WAYS = (*IN_ONE_PROCESS, "killed", "stopped")
+WAYS = (*IN_ONE_PROCESS, "killed", "drained", "stopped")
+if not COMPILED:  # a plain drain falls behind, and takes longer than a child may
+    WAYS = tuple(way for way in WAYS if way != "drained")
 ROUNDS = 400  # operations of a thread
+ENDLESS = 1 << 30  # operations: the thread is killed before
 MOST_THREADS = 4  # of one process
 SIZES = (1, 300, 5000, 70_000, MIB)
 DISK = 3 << 20  # bytes of a disk that gets full
+PACKED_LABELS = 8192  # bytes that a drain packs at least
 
 
 def case(number, rng, folder):
@@ -180,10 +189,10 @@ class Work:
                     own.choice((heap.trim, heap.moment, partial(heap.set_safe_frontier, frontier)))()
 
     def _allocate(self, thread, own, number, mine, tell):
-        # The size tells which allocation of the thread it is.
-        size = own.choice(SIZES) // 1000 * 1000 + self.served[thread] % 1000 + 1
+        size = own.choice(SIZES)
         try:
-            address = self.heaps[number].allocate(size, own.choice((1, 256, 4096)), label=f"thread {thread}")
+            label = f"{thread} {self.served[thread] + 1} {size}"
+            address = self.heaps[number].allocate(size, own.choice((1, 256, 4096)), label=label)
         except REFUSED:
             return
         assert self.live[number].setdefault(address, size) == size, "one address was given twice"
@@ -428,10 +437,7 @@ def _stopped(rng, folder):
 
 def _with_child(rng, folder, *, is_killed):
     """A child records; it is stopped some times, and killed at a random moment, or it ends by itself."""
-    shared = shared_memory()
-    done = (ctypes.c_int64 * MOST_THREADS).from_buffer(mmap.mmap(-1, mmap.PAGESIZE))
-    child = start(lambda: _record(rng, folder / "run", shared, done))
-    assert wait_for(child, lambda: shared.begun), expect(ended(child), 0)
+    child, done = _recorder(rng, folder / "run", 4 * ROUNDS)
     reader, stops = _Reader(folder / "run"), 0
     for _ in range(rng.randrange(3) if is_killed else 4):
         time.sleep(rng.random() * 0.02)
@@ -441,26 +447,81 @@ def _with_child(rng, folder, *, is_killed):
         finally:  # a child that stays stopped keeps the pipes of this process open after its end
             os.kill(child, signal.SIGCONT)
         stops += 1
+    kills = 0
     if is_killed:
         time.sleep(rng.random() ** 2 * 0.1)
-        os.kill(child, signal.SIGKILL)
-    status = ended(child)
-    expect(status, -signal.SIGKILL if is_killed else 0, 0)
+        kills = _kill(child, 0)
+    else:
+        expect(ended(child), 0)
     trace = reader.last(None, Status.TRUNCATED, Status.COMPLETE)
     assert is_killed or trace.origin.status is Status.COMPLETE
+    return {**_acknowledged(trace, done), "stops": stops, "kills": kills}
+
+
+def _drained(rng, folder):
+    """A child records until it is killed, and a drain packs; at the end either may be killed first."""
+    run = folder / "run"
+    child, done = _recorder(rng, run, ENDLESS)
+    packer, reader, drain_kills = start(lambda: _drain(run)), _Reader(run), 0
+
+    def has_packed():
+        return (run / BLOCKS_FILE).is_file() and (run / BLOCKS_FILE).stat().st_size > before
+
+    for _ in range(rng.randrange(1, 4)):
+        before = (run / BLOCKS_FILE).stat().st_size if drain_kills else 0
+        assert wait_for(packer, has_packed), expect(ended(packer))
+        time.sleep(rng.random() ** 2 * 0.05)
+        drain_kills += _kill(packer)
+        packer = start(lambda: _drain(run))
+        reader.look()
+    many = rng.choice((0, 10_000))  # so that the log writes to what the drain has freed
+    assert wait_for(child, lambda: sum(done) >= many), expect(ended(child))
+    if rng.random() < 0.5:  # much is left as it was written
+        drain_kills += _kill(packer)
+        _kill(child)
+    else:
+        _kill(child)
+        expect(ended(packer), 0)
+        labels = (run / LABELS_FILE).stat()
+        assert labels.st_blocks * 512 < max(labels.st_size // 2, 2 * PACKED_LABELS), labels
+    trace = reader.last(None, Status.TRUNCATED)
+    return {**_acknowledged(trace, done), "kills": 1, "drain kills": drain_kills}
+
+
+def _recorder(rng, folder, rounds):
+    """Start a child that records; returns it, and how many allocations of each thread it has acknowledged."""
+    shared = shared_memory()
+    done = (ctypes.c_int64 * MOST_THREADS).from_buffer(mmap.mmap(-1, mmap.PAGESIZE))
+    child = start(lambda: _record(rng, folder, rounds, shared, done))
+    assert wait_for(child, lambda: shared.begun), expect(ended(child), 0)
+    return child, done
+
+
+def _kill(child, *allowed):
+    """Kill a child, which may have ended before with a status that is allowed; returns how many were killed."""
+    os.kill(child, signal.SIGKILL)
+    status = ended(child)
+    expect(status, -signal.SIGKILL, *allowed)
+    return int(status == -signal.SIGKILL)
+
+
+def _acknowledged(trace, done):
+    """All that was acknowledged is there, by its label, too; returns numbers for the report."""
     events = trace.read(0, len(trace))
     made = events[events["kind"] == Kind.ALLOCATE]
-    names = np.array([trace.labels.name(number) for number in made["label"].tolist()])
-    for thread, acknowledged in enumerate(done):
-        own = made["requested"][names == f"thread {thread}"] if len(made) else made["requested"]
-        assert len(own) in {acknowledged, acknowledged + 1}, (thread, len(own), acknowledged)
-        assert ((own - 1) % 1000 == np.arange(len(own)) % 1000).all()
-    return {"heaps": len(trace.origin.pools), "threads": 0, "events": len(trace), "stops": stops}
+    names = [trace.labels.name(number).split() for number in made["label"].tolist()]
+    thread, which, size = np.array(names, np.int64).reshape(-1, 3).T
+    assert np.array_equal(made["requested"], size)
+    for number, acknowledged in enumerate(done):
+        own = which[thread == number]
+        assert len(own) in {acknowledged, acknowledged + 1}, (number, len(own), acknowledged)
+        assert np.array_equal(own, np.arange(1, len(own) + 1))
+    return {"heaps": len(trace.origin.pools), "events": len(trace), "acknowledged": sum(done)}
 
 
-def _record(rng, folder, shared, done):
+def _record(rng, folder, rounds, shared, done):
     """A child's life, which ends with its parent's: a stopped orphan would keep the pipes of the soak open for ever."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     with Recording(folder) as recording:
         work = Work(rng, lambda: recording.log, recording.labels)
         shared.begun = 1
@@ -468,5 +529,18 @@ def _record(rng, folder, shared, done):
         def tell(thread, count):
             done[thread] = count
 
-        work.run(4 * ROUNDS, tell)
+        work.run(rounds, tell)
         work.check()
+
+
+def _drain(folder):
+    """The life of a drain: it packs small blocks until the program beside it has ended."""
+    end_with_parent()
+    drain.MOST_EVENTS, label_file._LEAST, label_file._PIECE = 2048, PACKED_LABELS, 8 * PACKED_LABELS
+    place = drain.Drain(folder, IndexBuilder)
+    while not place.step(has_ended=not is_locked(folder / LABELS_FILE)):
+        time.sleep(0.001)
+
+
+def end_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from integration.attacks.soak import WAYS, Growth
-from processes import run_python
+from processes import run_python, sized
 from shared import ROOT
 
 ATTACK = ROOT / "tests" / "attack.py"
@@ -75,12 +75,13 @@ print(result.done, dict(result.verdicts))
         assert said in line
 
 
+@pytest.mark.timeout(200)
 def test_a_short_soak():
-    done = run_python(ROOT / "tests" / "soak.py", "--minutes", 0.1, "--seed", 7)
+    each = sized(4, 1)
+    done = run_python(ROOT / "tests" / "soak.py", "--minutes", 3, "--cases", each * len(WAYS), "--seed", 7)
     assert done.returncode == 0, done.stdout
-    done_of = dict(re.findall(r"^(\w+) +(\d+) +\d+ +\d+ +[\d,]+ +\d+ +\d+$", done.stdout, re.MULTILINE))
-    assert done_of.keys() == {*WAYS}
-    assert sum(map(int, done_of.values())) >= len(WAYS)
+    rows = re.findall(r"^(\w+) +(\d+)(?: +[\d,]+){7}$", done.stdout, re.MULTILINE)
+    assert rows == [(way, str(each)) for way in WAYS]
 
 
 def test_growth_is_seen(monkeypatch):

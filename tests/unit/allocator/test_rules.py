@@ -28,6 +28,18 @@ def test_what_is_available_is_rounded_down():
     assert heap.try_allocate(MIB - KIB + 1) is None
 
 
+def test_the_limit_is_told_as_it_was_given():
+    assert new_heap(MIB + 100).stats().bytes_limit == MIB + 100
+
+
+def test_the_share_of_the_limit_that_may_be_wasted_is_cut_off_to_whole_bytes():
+    heap = new_heap(MIB, fragmentation_fraction=512.75 / MIB)
+    first, _ = heap.allocate(1536), heap.allocate(256)
+    heap.free(first)
+    heap.allocate(1024)
+    assert heap.memory_map()["size"][:3].tolist() == [1024, 512, 256]
+
+
 def test_the_back_off_is_in_single_precision():
     source = Scripted(lambda _, num_bytes: (BASE, num_bytes) if num_bytes < 16 * GIB else None)
     new_heap(16 * GIB, source).allocate(KIB)
@@ -41,6 +53,16 @@ def test_the_pool_counts_what_was_received():
     heap.allocate(KIB)
     assert heap.stats().pool_bytes == 2 * MIB + 512
     assert heap.regions()["size"].tolist() == [2 * MIB + 512]
+
+
+def test_a_pool_beyond_its_limit_is_not_limited():
+    starts = iter(range(BASE, 1 << 62, 1 << 32))
+    source = Scripted(lambda _, num_bytes: (next(starts), num_bytes + 8 * MIB))
+    heap = new_heap(4 * MIB, source, allow_growth=True)
+    for size in (KIB, 20 * MIB):
+        heap.allocate(size)
+    assert source.asked == [(256, 2 * MIB), (256, 32 * MIB)]
+    assert heap.stats().pool_bytes == 50 * MIB
 
 
 def test_the_peak_of_the_pool_stays():
