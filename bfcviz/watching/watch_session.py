@@ -155,7 +155,7 @@ def _with_default_option(request: WatchRequest, name: str, value: object) -> Wat
 
 
 def _default_plan(names: list[str]) -> Plan:
-    """What a watch watches by default: CuPy where there is a GPU, else NumPy; an imported PyTorch with a GPU; notes why not."""
+    """What a watch watches by default: CuPy with a GPU, else NumPy; an imported PyTorch with a GPU; notes why not."""
     requests, notes = [], []
     problem = _why_not_watch_cupy() if "cupy" in names else "cupy=False"
     if problem is None:
