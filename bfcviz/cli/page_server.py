@@ -149,14 +149,22 @@ addEventListener("load", async () => { // before, the browser would wait for the
     if (!answer.ok) return bfcviz_failed((await answer.json()).message);
     await bfcvizPlotly.get("DIGEST");
     // A page and a kernel that miss a message wait for each other: a new kernel, once, is quicker than any time-out.
-    let { last_activity } = await answer.json();
+    // A page that was hidden, or still loads scripts, is not late.
+    let hidings = 0;
+    addEventListener("visibilitychange", () => (hidings += 1));
+    const resources = () => performance.getEntriesByType("resource").filter((each) => each.initiatorType !== "fetch");
+    const told = ({ execution_state, last_activity }) =>
+      String([execution_state === "busy", last_activity, hidings, resources().length]);
+    let before = told(await answer.json());
     const [{ type }] = performance.getEntriesByType("navigation");
     while (type !== "reload" && document.getElementById("bfcviz-first-screen")) {
       await new Promise((go) => setTimeout(go, STILL));
-      const now = await (await fetch("KERNEL")).json();
-      const silent = now.execution_state !== "busy" && now.last_activity === last_activity;
-      if (silent && !document.hidden) location.reload();
-      last_activity = now.last_activity;
+      const again = await fetch("KERNEL");
+      const kernel = await again.json();
+      if (!again.ok) return bfcviz_failed(kernel.message);
+      const now = told(kernel);
+      if (now === before && kernel.execution_state !== "busy" && !document.hidden) location.reload();
+      before = now;
     }
   } catch (error) {
     bfcviz_failed(error);
