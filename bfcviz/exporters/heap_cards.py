@@ -211,7 +211,7 @@ def card_holders(model: Model) -> list[CardHolder]:
             row.name,
             found.index.how.text(found.index.path(row.node)),
             row.depth,
-            f"holder-{found.classes[row.node]}",
+            f"holder-{OTHER if found.classes[row.node] < 0 else found.classes[row.node]}",
             int(sizes[row.node]),
             found.share(int(sizes[row.node])),
         )

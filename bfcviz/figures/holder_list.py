@@ -232,7 +232,10 @@ def _holder_classes(
         return index.main_class(codes, colours.classes(records, model.step), bytes_by_code[codes])
     chunks = model.chunks()
     every = max(len(chunks) // _SAMPLE, 1)
-    records = taken(chunks, np.flatnonzero(chunks["in_use"][::every]) * every)
+    looked_at = np.arange(0, len(chunks), every)
+    if every > 1:  # with the largest, which may be the only ones of their holder
+        looked_at = np.union1d(looked_at, np.argpartition(chunks["size"], -_LARGEST)[-_LARGEST:])
+    records = taken(chunks, looked_at[chunks["in_use"][looked_at]])
     return index.main_class(index.codes(records), colours.classes(records, model.step), records["size"])
 
 
@@ -242,6 +245,7 @@ _BY_LABEL: Final = frozenset({"op", "line", "stack", "shape", "data_type"})
 _BY_FIELD: Final = {"holder": "label"}
 """Colouring -> the field of a chunk that its classes depend on, where it has another name."""
 
+_LARGEST: Final = 1_000  # chunks that are looked at in any case
 _SAMPLE: Final = 100_000  # chunks whose colours are looked at; of more chunks every second, third, ... one.
 
 

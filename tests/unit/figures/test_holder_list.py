@@ -9,6 +9,7 @@ from shared import sample_trace
 from unit.figures.synthetic import MiB, PlainHeap
 from unit.model.plain_holders import trace_of_heap
 
+from bfcviz.figures import holder_list
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.holder_list import MOST, HolderCounts, HolderRowChooser
 from bfcviz.figures.view_options import Look
@@ -115,3 +116,20 @@ def test_a_holder_keeps_its_colour_while_the_step_moves():
             fills.setdefault(found.index.path(node), set()).add(found.fill(node))
     assert len(fills) > 20
     assert {path for path, several in fills.items() if len(several) > 1} == set()
+
+
+def test_the_largest_chunk_of_very_many_gives_its_holder_a_colour(monkeypatch):
+    monkeypatch.setattr(holder_list, "_SAMPLE", 100)
+    monkeypatch.setattr(holder_list, "_LARGEST", 10)
+    heap = PlainHeap(512 * MiB)
+    heap.allocate(256)
+    heap.allocate(200 * MiB)
+    for _ in range(400):
+        heap.allocate(512)
+    model = Model(heap.trace())
+    model.seek(len(model.trace))
+    colours = colouring(model.trace, 0, "holder", Look().paints, model.chunks())
+    found = HolderCounts(model.trace, 0).count(model, "size", colours)
+    largest = int(np.argmax(found.amounts.bytes * (np.arange(len(found.index)) > ROOT)))
+    assert found.amounts.bytes[largest] == 200 * MiB
+    assert found.classes[largest] >= 0
