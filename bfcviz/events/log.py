@@ -506,18 +506,9 @@ def names_of_threads() -> dict[str, str]:
         number = str(i)
         if number not in names:
             name: bytes = native.thread_name(i)
-            if name and name != _process_name():  # which a thread without a name of its own has, too
+            if name:
                 names[number] = name.decode("utf-8", "replace")
     return names
-
-
-@cache
-def _process_name() -> bytes:
-    """The name that the system has for this process; empty where it does not tell."""
-    try:
-        return Path("/proc/self/comm").read_bytes().removesuffix(b"\n")
-    except OSError:
-        return b""
 
 
 # ------------------------------------------------------------------------------

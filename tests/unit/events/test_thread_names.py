@@ -4,6 +4,7 @@ import _thread
 import ctypes
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -122,6 +123,24 @@ def test_a_thread_that_python_did_not_start_has_the_name_of_the_system(tmp_path)
             assert done.wait(10)
         source.heap.close()
     assert names_of_events(Trace.open(tmp_path / "run")) == ["pt_autograd_0", ""]
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/comm").exists(), reason="the system does not tell the names of processes"
+)
+def test_a_thread_without_a_name_has_none_also_after_the_process_was_renamed(tmp_path):
+    comm = Path("/proc/self/comm")
+    before = comm.read_text()
+    with Recording(tmp_path / "run", [Pool("bfc")]) as recording, Source(recording) as source:
+        comm.write_text("renamed")
+        try:
+            done = threading.Event()
+            _thread.start_new_thread(lambda: (source.heap.allocate(MIB), done.set()), ())
+            assert done.wait(10)
+        finally:
+            comm.write_text(before)
+        source.heap.close()
+    assert names_of_events(Trace.open(tmp_path / "run")) == [""]
 
 
 def test_damaged_names_are_left_out(recorded):
