@@ -61,7 +61,8 @@ def table(folder):
     every = sum(total.values(), Counter())
     print(
         f"\n{every['kills']:,} SIGKILLs of a recorded program and {every['drain kills']:,} of its drain, in cases "
-        f"that did not fail: all {every['acknowledged']:,} acknowledged allocations are in the recordings\n"
+        f"that did not fail: all {every['acknowledged']:,} allocations that were acknowledged, with or without a kill, "
+        "are in the recordings\n"
     )
 
 
