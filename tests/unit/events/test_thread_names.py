@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forks import child_ends_well
 from processes import needs_compiled
 
 from bfcviz.allocator.bfc_allocator import BFCAllocator
@@ -109,38 +110,44 @@ def test_a_copy_has_the_names_of_its_original(recorded, tmp_path):
 @needs_compiled
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the name")
 def test_a_thread_that_python_did_not_start_has_the_name_of_the_system(tmp_path):
-    with Recording(tmp_path / "run", [Pool("bfc")]) as recording, Source(recording) as source:
-        for name in (b"pt_autograd_0", None):
-            done = threading.Event()
+    def work_in_child():
+        with Recording(tmp_path / "run", [Pool("bfc")]) as recording, Source(recording) as source:
+            for name in (b"pt_autograd_0", None):
+                done = threading.Event()
 
-            def work(name=name, done=done):
-                if name is not None:
-                    ctypes.CDLL(None).prctl(15, name)  # PR_SET_NAME
-                source.heap.allocate(MIB)
-                done.set()
+                def work(name=name, done=done):
+                    if name is not None:
+                        ctypes.CDLL(None).prctl(15, name)  # PR_SET_NAME
+                    source.heap.allocate(MIB)
+                    done.set()
 
-            _thread.start_new_thread(work, ())
-            assert done.wait(10)
-        source.heap.close()
-    assert names_of_events(Trace.open(tmp_path / "run")) == ["pt_autograd_0", ""]
+                _thread.start_new_thread(work, ())
+                assert done.wait(10)
+            source.heap.close()
+        assert names_of_events(Trace.open(tmp_path / "run")) == ["pt_autograd_0", ""]
+
+    assert child_ends_well(work_in_child)  # the system's names are kept for the whole process
 
 
 @pytest.mark.skipif(
     not Path("/proc/self/comm").exists(), reason="the system does not tell the names of processes"
 )
 def test_a_thread_without_a_name_has_none_also_after_the_process_was_renamed(tmp_path):
-    comm = Path("/proc/self/comm")
-    before = comm.read_text()
-    with Recording(tmp_path / "run", [Pool("bfc")]) as recording, Source(recording) as source:
-        comm.write_text("renamed")
-        try:
-            done = threading.Event()
-            _thread.start_new_thread(lambda: (source.heap.allocate(MIB), done.set()), ())
-            assert done.wait(10)
-        finally:
-            comm.write_text(before)
-        source.heap.close()
-    assert names_of_events(Trace.open(tmp_path / "run")) == [""]
+    def work_in_child():
+        comm = Path("/proc/self/comm")
+        before = comm.read_text()
+        with Recording(tmp_path / "run", [Pool("bfc")]) as recording, Source(recording) as source:
+            comm.write_text("renamed")
+            try:
+                done = threading.Event()
+                _thread.start_new_thread(lambda: (source.heap.allocate(MIB), done.set()), ())
+                assert done.wait(10)
+            finally:
+                comm.write_text(before)
+            source.heap.close()
+        assert names_of_events(Trace.open(tmp_path / "run")) == [""]
+
+    assert child_ends_well(work_in_child)  # the system's names are kept for the whole process
 
 
 def test_damaged_names_are_left_out(recorded):
