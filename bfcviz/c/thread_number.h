@@ -27,8 +27,10 @@ static __attribute__((noinline)) void bfc_name_thread(char *name) {
     int file = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
     ssize_t count = file < 0 ? 0 : read(file, process, 16);
     if (file >= 0) close(file);
-    if (count > 0) process[count - 1] = 0; /* a line */
-    if (strcmp(own, process)) memcpy(name, own, 16);
+    if (count > 0) {
+        process[count - 1] = 0; /* a line */
+        if (strcmp(own, process)) memcpy(name, own, 16);
+    }
     errno = before;
 #endif
 }

@@ -506,8 +506,9 @@ def names_of_threads() -> dict[str, str]:
         number = str(i)
         if number not in names:
             name: bytes = native.thread_name(i)
-            if name:
-                names[number] = name.decode("utf-8", "replace")
+            text = name.decode("utf-8", "replace")
+            if text:  # of the name itself Cython would ask whether its pointer is null
+                names[number] = text
     return names
 
 
