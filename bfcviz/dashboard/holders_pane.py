@@ -17,7 +17,7 @@ from bfcviz.errors import BfcvizError, TraceError
 from bfcviz.events.origin import chunks_known
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring
-from bfcviz.figures.holder_list import MOST, HolderCount, HolderCounts, HolderRowChooser
+from bfcviz.figures.holder_list import MOST, HolderCount, HolderCounts, HolderRowChooser, other_holders_name
 from bfcviz.figures.text import LONGEST, harmless
 from bfcviz.figures.theme import contrasting
 from bfcviz.figures.view_options import PLAIN, Look
@@ -593,7 +593,7 @@ class HoldersPane:
 
     def _grown_rest(self, found: WhatGrew, rows: NDArray[np.intp]) -> GrowthFacts:
         sums = {name: int(found.rows[name][rows].sum()) for name in found.rows.dtype.names or ()}
-        name, fill = _pane_other_holders_name(len(rows)), self._look.paints.other.fill
+        name, fill = other_holders_name(len(rows)), self._look.paints.other.fill
         return GrowthFacts(-1, name, _pane_growth_change(found, sums), 0.0, fill)
 
     def _growth_fill(self, grew: int, never_freed: int) -> str:
@@ -652,7 +652,7 @@ class HoldersPane:
         if span.node > ROOT:
             facts = self._facts(found, span.node, span.name, span.depth)
         else:
-            name, fill = _pane_other_holders_name(span.holders), theme.other.fill
+            name, fill = other_holders_name(span.holders), theme.other.fill
             if span.node == ROOT:
                 name, fill = f"in use, {format_bytes(span.bytes)}", theme.pool.fill
             share = found.share(span.bytes)
@@ -698,10 +698,6 @@ def _pane_growth_hints(found: WhatGrew) -> dict[str, str]:
     }
 
 
-def _pane_other_holders_name(holders: int) -> str:
-    return f"other ({counted(holders, 'holder')})"
-
-
 def _pane_other_holders_facts(
     found: HolderCount, nodes: Sequence[int], holders: int, fill: str
 ) -> HolderFacts:
@@ -714,7 +710,7 @@ def _pane_other_holders_facts(
     num_bytes = left(found.amounts.bytes)
     return HolderFacts(
         number=-1,
-        name=_pane_other_holders_name(holders),
+        name=other_holders_name(holders),
         path="all holders that are too small for a row",
         depth=0,
         bytes=num_bytes,

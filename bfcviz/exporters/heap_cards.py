@@ -10,14 +10,14 @@ from bfcviz.events.origin import facts_of, holds_only_states, regions_known
 from bfcviz.events.trace import Trace
 from bfcviz.exporters.size_bars import SIZE_BAR_STYLE, SizeBar, size_bars
 from bfcviz.figures.colouring import OTHER, colouring
-from bfcviz.figures.holder_list import HolderCounts, HolderRowChooser
+from bfcviz.figures.holder_list import HolderCounts, HolderRowChooser, other_holders_name
 from bfcviz.figures.svg import SHOWN, picture
 from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import LIGHT, following, holder_rules, holder_variables
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.find_steps import first_failure, opening
-from bfcviz.units import counted, format_bytes
+from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
 # The style of a card.
@@ -202,7 +202,7 @@ class CardHolder(NamedTuple):
 def card_holders(model: Model) -> list[CardHolder]:
     """The first rows of a dashboard's list of holders at the model's step; all others are one row."""
     colours = colouring(model.trace, model.pool, "holder", LIGHT, model.chunks())
-    found = HolderCounts(model.trace, model.pool).count(model, None, colours)
+    found = HolderCounts(model.trace, model.pool).count(model, None, colours, growth_wanted=False)
     listed = HolderRowChooser(found.index, found.amounts, found.keys("bytes")).rows()
     shown = [row for row in listed if row.node >= 0][:_MOST_HOLDERS]
     sizes = found.amounts.bytes
@@ -221,7 +221,7 @@ def card_holders(model: Model) -> list[CardHolder]:
     if not rest:
         return rows
     holders = sum(row.holders for row in listed if not row.depth and row not in shown)
-    others = f"other ({counted(holders, 'holder')})"
+    others = other_holders_name(holders)
     return [*rows, CardHolder(others, others, 0, f"holder-{OTHER}", rest, found.share(rest))]
 
 

@@ -23,6 +23,7 @@ from bfcviz.model.holders import (
 )
 from bfcviz.model.row_storage import CHUNK_ROW
 from bfcviz.model.trace_index import known_index
+from bfcviz.units import counted
 
 # ------------------------------------------------------------------------------
 # What holders of a trace can be found by: only what tells its allocations apart.
@@ -172,15 +173,18 @@ class HolderCounts:
         """Whether it counts this model's holders."""
         return self.trace is model.trace and self.pool == model.pool
 
-    def count(self, model: Model, by: str | None, colours: Colouring) -> HolderCount:
+    def count(
+        self, model: Model, by: str | None, colours: Colouring, *, growth_wanted: bool = True
+    ) -> HolderCount:
         """Count the holders at the model's step.
 
         Args:
             model: the heap; it is not moved.
             by: what holders are found by; None, or a grouping that says nothing here: the most telling one.
             colours: give each holder its colour.
+            growth_wanted: whether to count what holders gained from mark to mark, which reads all marks.
         """
-        marks = self._marks.pair(model.step)
+        marks = self._marks.pair(model.step) if growth_wanted else None
         self.groupings.update()
         is_state = holds_only_states(self.trace.origin.details)
         # A history that has shown a name has names: a share of them would differ at each step.
@@ -254,6 +258,12 @@ _SAMPLE: Final = 100_000  # chunks whose colours are looked at; of more chunks e
 
 MOST: Final = 24
 """Rows at the left."""
+
+
+def other_holders_name(holders: int) -> str:
+    """The name of the row of all small holders together."""
+    return f"other ({counted(holders, 'holder')})"
+
 
 _MOST_INSIDE: Final = 8  # rows below one row
 _LEAST_ROW: Final = 0.004  # of all bytes in use: smaller holders are shown together
