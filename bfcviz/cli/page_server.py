@@ -113,9 +113,7 @@ addEventListener("DOMContentLoaded", () => globalThis.bfcvizPlotly || bfcviz_fai
 
 _LATE_MS: Final = 30_000  # until the page offers to load again; on a busy machine figures take as long
 
-_STILL_MS: Final = (
-    15_000  # so long a kernel may be silent while its page has no figure; then the page loads again
-)
+_STILL_MS: Final = 15_000  # so long a kernel may be silent while its page has no figure
 
 # The rest of the page. Voila's script reads the configuration, and shows the widget that the last script names.
 _REST: Final = """\
@@ -153,8 +151,7 @@ addEventListener("load", async () => { // before, the browser would wait for the
     let hidings = 0;
     addEventListener("visibilitychange", () => (hidings += 1));
     const resources = () => performance.getEntriesByType("resource").filter((each) => each.initiatorType !== "fetch");
-    const told = ({ execution_state, last_activity }) =>
-      String([execution_state === "busy", last_activity, hidings, resources().length]);
+    const told = ({ last_activity }) => String([last_activity, hidings, resources().length]);
     let before = told(await answer.json());
     const [{ type }] = performance.getEntriesByType("navigation");
     while (type !== "reload" && document.getElementById("bfcviz-first-screen")) {
