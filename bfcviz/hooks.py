@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from bfcviz.errors import LiveError
-from bfcviz.live import labels_and_marks as labels
+from bfcviz.live.labels_and_marks import is_watched, mark, phase
 from bfcviz.live.process_names import name_of_process, rank_of_process
 from bfcviz.terminal import say
 from bfcviz.units import counted
@@ -65,7 +65,7 @@ class Loop:
         self.report: Report | None = None
         self.count = 0
         self._arguments = (path, options)
-        self._phases: list[labels.phase] = []
+        self._phases: list[phase] = []
 
     def start(self) -> Self:
         """Begin to watch the training loop; a loop that an error ended without a word to its hook ends now.
@@ -78,7 +78,7 @@ class Loop:
         path, options = self._arguments
         if path is not None:
             options = {"path": Path(path) / name_of_process(os.environ), **options}
-        if options or not labels.is_watched():
+        if options or not is_watched():
             self.recorder = flight_recorder(**options)
         self.count, self.report = 0, None
         Loop._running = self
@@ -105,7 +105,7 @@ class Loop:
     def step(self) -> None:
         """Mark the end of a step of the training loop."""
         self.count += 1
-        labels.mark(_STEP, self.count)
+        mark(_STEP, self.count)
 
     def steps(self, batches: Iterable[T]) -> Iterator[T]:
         """The batches of the training loop; the end of each is marked, but not of one left by `break`."""
@@ -117,11 +117,11 @@ class Loop:
         """The numbers of epochs of the training loop, or other things; the end of each is marked."""
         for count, number in enumerate(numbers, 1):
             yield number
-            labels.mark(_EPOCH, count)
+            mark(_EPOCH, count)
 
     def begin(self, name: str) -> None:
         """Mark the begin of a phase of the training loop. Unlike `bfcviz.phase` this labels no allocations."""
-        self._phases.append(labels.phase(name, label_it=False))
+        self._phases.append(phase(name, label_it=False))
         self._phases[-1].__enter__()
 
     def end(self, name: str) -> None:
@@ -169,7 +169,7 @@ def keras(path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
     library = _trainer_library("Keras", "keras")
 
     def start(loop: Loop, *_: Any) -> None:
-        if library.backend.backend() == "tensorflow" and not (options or labels.is_watched()):
+        if library.backend.backend() == "tensorflow" and not (options or is_watched()):
             raise LiveError(
                 "Keras runs on TensorFlow, which cannot be watched from inside: record the program with "
                 "`bfcviz record --tensorflow -- python ...`, or name what to watch, such as hooks.keras(numpy=True)"
@@ -179,7 +179,7 @@ def keras(path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
     acts: _Acts = {
         "on_train_begin": start,
         "on_train_batch_end": lambda loop, *_: loop.step(),
-        "on_epoch_end": lambda _, epoch, *__: labels.mark(_EPOCH, epoch + 1),
+        "on_epoch_end": lambda _, epoch, *__: mark(_EPOCH, epoch + 1),
         "on_test_begin": lambda loop, *_: loop.begin(_VALIDATION),
         "on_test_end": lambda loop, *_: loop.end(_VALIDATION),
         "on_train_end": lambda loop, *_: loop.stop(),
@@ -197,7 +197,7 @@ def lightning(path: str | os.PathLike[str] | None = None, **options: Any) -> Any
     acts: _Acts = {
         "on_fit_start": lambda loop, *_: loop.start(),
         "on_train_batch_end": lambda loop, *_: loop.step(),
-        "on_train_epoch_end": lambda _, trainer, *__: labels.mark(_EPOCH, trainer.current_epoch + 1),
+        "on_train_epoch_end": lambda _, trainer, *__: mark(_EPOCH, trainer.current_epoch + 1),
         "on_before_backward": lambda loop, *_: loop.begin(_BACKWARD),
         "on_after_backward": lambda loop, *_: loop.end(_BACKWARD),
         "on_validation_start": lambda loop, *_: loop.begin(_VALIDATION),
@@ -221,7 +221,7 @@ def transformers(path: str | os.PathLike[str] | None = None, **options: Any) -> 
     acts: _Acts = {
         "on_train_begin": lambda loop, *_: loop.start(),
         "on_step_end": lambda loop, *_: loop.step(),
-        "on_epoch_end": lambda _, __, state, *___: labels.mark(_EPOCH, round(state.epoch)),
+        "on_epoch_end": lambda _, __, state, *___: mark(_EPOCH, round(state.epoch)),
         "on_prediction_step": lambda loop, *_: loop.in_phase(_VALIDATION) or loop.begin(_VALIDATION),
         "on_evaluate": lambda loop, *_: loop.end(_VALIDATION),
         "on_predict": lambda loop, *_: loop.end(_VALIDATION),
