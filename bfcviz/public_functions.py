@@ -31,8 +31,13 @@ from bfcviz.analysis.would_fit import would_fit
 from bfcviz.errors import BfcvizError, FileError, NoMessage, TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.file_format import READABLE
-from bfcviz.importers.message_file import last_line, read_message_file
-from bfcviz.importers.message_reader import StatedFailures, is_pasted, read_pasted
+from bfcviz.importers.message_reader import (
+    StatedFailures,
+    is_pasted,
+    last_line,
+    read_message_file,
+    read_pasted,
+)
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.rank_files import rank_files
 from bfcviz.importers.remote_file import is_url, local_copy
@@ -159,7 +164,7 @@ def lead_without_failure(trace: Trace, found: Growths) -> tuple[str, ...]:
 
 @_unrecorded_while_explaining()
 def growths(source: Any, pool: int = 0) -> Growths:
-    """Each time a pool grew while enough was free: what was requested, what was free, and what was in the way.
+    """Each time a pool of any source grew while enough was free: what was requested, and what was in the way.
 
     Args:
         source: as for `explain`.
@@ -186,7 +191,7 @@ def stated_answer_of(source: Any) -> StatedAnswer | None:
 
 @_unrecorded_while_explaining()
 def account(source: Any = None, step: int | None = None, *, pool: int = 0) -> Account:
-    """Where the memory of a device went: other processes, this process outside its pools, each pool, and free.
+    """Where the memory of a device went, now or by any source: other processes, this one outside its pools, each pool.
 
     Args:
         source: None: this process now, all its devices, from the driver, NVML and the frameworks that are loaded; or a
@@ -317,7 +322,7 @@ def _rank_of_opened_file(
 
 @_unrecorded_while_explaining()
 def peak(source: Any, pool: int = 0) -> int:
-    """The first step with the most bytes in use; a step is the state after that many events.
+    """The first step of any source with the most bytes in use; a step is the state after that many events.
 
     Args:
         source: as for `explain`.
@@ -328,7 +333,7 @@ def peak(source: Any, pool: int = 0) -> int:
 
 @_unrecorded_while_explaining()
 def worst_fragmentation(source: Any, pool: int = 0) -> int:
-    """The first step with the highest external fragmentation (1 - largest_free_chunk / free_bytes).
+    """The first step of any source with the highest external fragmentation (1 - largest_free_chunk / free_bytes).
 
     Args:
         source: as for `explain`.
@@ -346,7 +351,7 @@ def holders(
     pool: int | None = None,
     kinds: Mapping[str, str] | None = None,
 ) -> Holders:
-    """Who holds the memory in use at a step: a tree of holders, with `to_arrow` and `to_pandas`.
+    """Who holds the memory in use at a step of any source: a tree of holders, with `to_arrow` and `to_pandas`.
 
     Args:
         source: as for `explain`.
@@ -442,7 +447,7 @@ def what_grew(
     by: str = "op",
     pool: int | None = None,
 ) -> WhatGrew:
-    """What grew between two moments of a heap: what is new, gone, and never freed, by holder.
+    """What grew between two moments of any source: what is new, gone, and never freed, by holder.
 
     Args:
         source: as for `explain`.

@@ -22,7 +22,7 @@ from bfcviz.answers import Answer
 from bfcviz.errors import MissingExtra
 from bfcviz.events.origin import RecordedFailure, facts_of, recorded_failures
 from bfcviz.events.trace import Trace
-from bfcviz.formats.stated_failure import IMPOSSIBLE
+from bfcviz.formats.message_grammar import IMPOSSIBLE
 from bfcviz.model.model import Model
 from bfcviz.terminal import printable
 from bfcviz.units import GiB, KiB, MiB, format_bytes

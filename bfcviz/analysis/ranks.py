@@ -16,8 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from bfcviz.analysis.diagnosis import Diagnosis, Verdict, failure_headline
-from bfcviz.analysis.diagnosis_json import cause_for_json
-from bfcviz.analysis.failures import all_failures
+from bfcviz.analysis.failures import all_failures, cause_for_json
 from bfcviz.analysis.short_names import shortened_name
 from bfcviz.analysis.stated_answer import StatedAnswer, StatedFailureAnswer
 from bfcviz.analysis.stated_verdict import StatedCause
@@ -25,7 +24,7 @@ from bfcviz.answers import AnswerTable
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Origin, Status, holds_only_states, regions_known, stated_peak
 from bfcviz.events.trace import Trace
-from bfcviz.formats.stated_failure import LogTime
+from bfcviz.formats.message_grammar import LogTime
 from bfcviz.model.find_steps import end_of_state, failed_steps, worst_fragmentation
 from bfcviz.model.grouping import grouping
 from bfcviz.model.model import Model

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
-from bfcviz.events.marks import has_float_value
+from bfcviz.events.marks import ENDS, has_float_value, phase_ends
 from bfcviz.events.origin import Status, holds_only_states
-from bfcviz.events.phases import ENDS, phase_ends
 from bfcviz.events.schema import Kind
 from bfcviz.events.structured_arrays import joined
 from bfcviz.events.trace import Trace

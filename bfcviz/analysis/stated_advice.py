@@ -25,8 +25,8 @@ from bfcviz.analysis.stated_verdict import (
     is_padded,
 )
 from bfcviz.formats import cupy, tensorflow, torch, xla
+from bfcviz.formats.message_grammar import StatedFailure
 from bfcviz.formats.message_tables import BY_SIGNAL
-from bfcviz.formats.stated_failure import StatedFailure
 from bfcviz.formats.torch import CONF, HIP_CONF, NEW_CONF, NPU_CONF
 from bfcviz.units import GiB, format_bytes
 

@@ -11,8 +11,8 @@ from bfcviz.analysis.short_names import cut
 from bfcviz.analysis.stated_advice import StatedAdvice, advise
 from bfcviz.analysis.stated_verdict import Judgement, StatedCause, judge, judge_soft
 from bfcviz.answers import Answer, data_frame
+from bfcviz.formats.message_grammar import StatedFailure
 from bfcviz.formats.message_tables import HOST, counts
-from bfcviz.formats.stated_failure import StatedFailure
 from bfcviz.units import counted, format_bytes, listed
 
 if TYPE_CHECKING:

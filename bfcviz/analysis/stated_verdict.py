@@ -12,9 +12,8 @@ from math import prod
 from typing import Final
 
 from bfcviz.formats import tensorflow
-from bfcviz.formats.message_grammar import Role
+from bfcviz.formats.message_grammar import IMPOSSIBLE, Role, StatedFailure
 from bfcviz.formats.message_tables import BY_SIGNAL, ENTRIES, HOST
-from bfcviz.formats.stated_failure import IMPOSSIBLE, StatedFailure
 from bfcviz.units import GiB, MiB, counted, format_bytes, listed
 
 

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from bfcviz.analysis.short_names import path_end, shortened_name
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.errors import TraceError
-from bfcviz.events.marks import ALERT
+from bfcviz.events.marks import ALERT, phase_ends
 from bfcviz.events.origin import HISTORY_BEGINS
-from bfcviz.events.phases import phase_ends
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, check_history
 from bfcviz.extras import arrow

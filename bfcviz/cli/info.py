@@ -95,7 +95,7 @@ def _failure_verdicts(trace: Trace) -> tuple[list[Diagnosis], int]:
 
 
 def _failure_info(found: Diagnosis) -> dict[str, object]:
-    from bfcviz.analysis.diagnosis_json import cause_for_json  # noqa: PLC0415  with the tables of messages: only for a failure
+    from bfcviz.analysis.failures import cause_for_json  # noqa: PLC0415  with the tables of messages: only for a failure
 
     return {
         "event": found.event,

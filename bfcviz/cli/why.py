@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_lines, without_failure
-from bfcviz.analysis.diagnosis_json import diagnosis_json
-from bfcviz.analysis.failures import all_failures, diagnose
+from bfcviz.analysis.failures import all_failures, diagnose, diagnosis_json
 from bfcviz.analysis.pool_growths import Growths, growths, growths_json
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.stated_answer import StatedAnswer
@@ -20,8 +19,7 @@ from bfcviz.analysis.would_fit import would_fit
 from bfcviz.cli.arguments import add_more_files, asked_ranks, pool_number, status_of
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
-from bfcviz.importers.message_file import read_message_file
-from bfcviz.importers.message_reader import is_pasted, read_pasted
+from bfcviz.importers.message_reader import is_pasted, read_message_file, read_pasted
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.remote_file import is_url, local_copy
 from bfcviz.model.find_steps import failures_left_out

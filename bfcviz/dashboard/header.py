@@ -18,7 +18,7 @@ from bfcviz.analysis.what_grew import WhatGrew
 from bfcviz.dashboard.layouts import MARGINS
 from bfcviz.events.origin import Origin, Status, facts_of, holds_only_states, recorded_failures
 from bfcviz.events.trace import Trace
-from bfcviz.exporters.size_bars import SIZE_BAR_STYLE, SizeBar, size_bars
+from bfcviz.exporters.heap_cards import SIZE_BAR_STYLE, SizeBar, size_bars
 from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import following
 from bfcviz.figures.view_options import Look

@@ -5,17 +5,20 @@ tensors that own device memory. May import formats, live, events and the allocat
 figures. CUDA is loaded at its first use.
 """
 
-from bfcviz.devices.device import CPUDevice, Device, GPUCompatibleCPUDevice, GPUDevice
-from bfcviz.devices.device_factories import FACTORIES, CreationContext, DeviceFactory, FactoryRegistry
-from bfcviz.devices.device_manager import DeviceManager
+from bfcviz.devices.device import CPUDevice, Device, GPUCompatibleCPUDevice, GPUDevice, Stream
+from bfcviz.devices.device_manager import (
+    FACTORIES,
+    CreationContext,
+    DeviceFactory,
+    DeviceManager,
+    FactoryRegistry,
+    Journey,
+)
 from bfcviz.devices.device_plan import LogicalDeviceConfiguration
 from bfcviz.devices.gpu_options import GPUOptions
 from bfcviz.devices.physical_devices import PhysicalDevice, cuda_gpus, physical_gpus, simulate_gpus
-from bfcviz.devices.session_steps import Journey
 from bfcviz.devices.settings import SettingIgnored, Settings, jax_settings
-from bfcviz.devices.streams import Stream
-from bfcviz.devices.tensor_memory_log import MemoryLog
-from bfcviz.devices.tensors import Tensor
+from bfcviz.devices.tensors import MemoryLog, Tensor
 
 __all__ = [
     "FACTORIES",

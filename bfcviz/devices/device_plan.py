@@ -7,13 +7,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from bfcviz.allocator.interface import AllocatorOptions
-from bfcviz.devices.device_names import DeviceName
 from bfcviz.devices.gpu_options import (
     GPUOptions,
     checked_setting_number,
     parse_visible_devices,
 )
-from bfcviz.devices.physical_devices import PhysicalDevice
+from bfcviz.devices.physical_devices import DeviceName, PhysicalDevice
 from bfcviz.errors import SettingError
 from bfcviz.formats.tensorflow import (
     COLLECTION,

@@ -15,7 +15,7 @@ from bfcviz.allocator.cuda import CudaSubAllocator, PinnedSubAllocator
 from bfcviz.allocator.cuda_driver import Driver
 from bfcviz.allocator.interface import Allocator
 from bfcviz.allocator.sub_allocators import HostSubAllocator, SimulatedSubAllocator
-from bfcviz.devices.simulated_gpu_memory import SimulatedGpuSubAllocator
+from bfcviz.devices.physical_devices import SimulatedGpuSubAllocator
 from bfcviz.errors import InvalidRequest
 from bfcviz.extras import needed
 

@@ -1,27 +1,188 @@
-"""Tensors in the memory of an allocator: buffers, values, shapes and views."""
+"""Tensors in the memory of an allocator: buffers, element types, values, shapes and views; the log of their memory."""
 
+import ctypes
 import operator
 import sys
-from collections.abc import Iterable
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
 from math import prod
-from typing import Any, Final, Self, cast
+from types import MappingProxyType, TracebackType
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bfcviz.allocator.interface import AllocationAttributes, Allocator
-from bfcviz.devices.element_types import ElementOperations, ElementType, element_type
 from bfcviz.devices.memory_access import (
     HOST,
     MemoryPlace,
     array_interface,
     cupy_array,
+    innermost,
     load_cupy,
     numpy_array,
     place_of,
 )
-from bfcviz.devices.tensor_memory_log import current_kernel, label_of, log_allocation, log_free
 from bfcviz.errors import AllocatorError, InvalidFree, InvalidRequest
+from bfcviz.events.label_table import Labels
+from bfcviz.live.labels_and_marks import number_in
+from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# Types of a tensor's elements: their size, and how an element is constructed and destroyed.
+#
+# ============= === =======================================================================================
+# type          B   contents in the heap
+# ============= === =======================================================================================
+# NumPy dtype   any the number itself
+# string        24  TensorFlow's tstring: up to 22 bytes of text; for longer text a pointer to memory elsewhere
+# resource      8   a number; a table outside the heap maps it to a Python object
+# variant       8   the same
+# ============= === =======================================================================================
+
+
+class ElementOperations(Protocol):
+    """Operations on a tensor's elements that are more than plain bytes. An address is that of one element."""
+
+    def construct(self, address: int) -> None:
+        """Construct an element in raw memory."""
+
+    def destroy(self, address: int) -> None:
+        """Destroy an element; its memory is freed afterwards."""
+
+    def get(self, address: int) -> object:
+        """The value of an element."""
+
+    def set(self, address: int, value: object) -> None:
+        """Set the value of an element; raises InvalidRequest for a value of the wrong type."""
+
+
+@dataclass(frozen=True)
+class ElementType:
+    """The type of a tensor's elements."""
+
+    name: str  # such as `float32` or `string`
+    itemsize: int  # bytes of an element
+    numpy: np.dtype[Any] | None = None  # NumPy's dtype; None = NumPy has none
+    # creates the operations for the elements of one buffer; None = plain bytes
+    operations: Callable[[], ElementOperations] | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Strings:
+    """Strings in the layout of TensorFlow's tstring; long ones are stored here, outside the heap."""
+
+    ITEM: Final = 24
+    INLINE: Final = 22
+    _LARGE: Final = 1  # in the two low bits of the size; 0 = inline
+
+    def __init__(self) -> None:
+        self._long: dict[int, ctypes.Array[ctypes.c_char]] = {}
+
+    def construct(self, address: int) -> None:
+        """Construct the empty string as an element."""
+        ctypes.memset(address, 0, self.ITEM)
+
+    def destroy(self, address: int) -> None:
+        """Drop a long string and zero the element, so that no stale text can be read."""
+        self._long.pop(address, None)
+        ctypes.memset(address, 0, self.ITEM)
+
+    def get(self, address: int) -> bytes:
+        """The string of an element as bytes."""
+        head = ctypes.c_uint8.from_address(address).value
+        if head & 3 != self._LARGE:
+            return ctypes.string_at(address + 1, head >> 2)
+        size, _, pointer = (ctypes.c_uint64 * 3).from_address(address)
+        return ctypes.string_at(pointer, size >> 2)
+
+    def set(self, address: int, value: object) -> None:
+        """Set the element to text or bytes."""
+        if not isinstance(value, str | bytes):
+            raise InvalidRequest(f"{value!r} cannot be an element of type string: give text or bytes")
+        data = value.encode() if isinstance(value, str) else value
+        self.destroy(address)
+        if len(data) <= self.INLINE:
+            ctypes.c_uint8.from_address(address).value = len(data) << 2
+            ctypes.memmove(address + 1, data, len(data))
+            return
+        kept = self._long[address] = ctypes.create_string_buffer(data)
+        slot = (ctypes.c_uint64 * 3).from_address(address)
+        slot[0], slot[1], slot[2] = len(data) << 2 | self._LARGE, len(data), ctypes.addressof(kept)
+
+
+class Handles:
+    """Tensor elements that are Python objects, as numbers; 0 means None. An object lives as long as its element."""
+
+    def __init__(self) -> None:
+        self._objects: dict[int, object] = {}
+        self._last = 0
+
+    def construct(self, address: int) -> None:
+        """Construct an element with the value None."""
+        ctypes.c_uint64.from_address(address).value = 0
+
+    def destroy(self, address: int) -> None:
+        """Drop the object of an element."""
+        slot = ctypes.c_uint64.from_address(address)
+        self._objects.pop(slot.value, None)
+        slot.value = 0
+
+    def get(self, address: int) -> object:
+        """The Python object of an element."""
+        return self._objects.get(ctypes.c_uint64.from_address(address).value)
+
+    def set(self, address: int, value: object) -> None:
+        """Store any object as an element."""
+        self.destroy(address)
+        if value is not None:
+            self._last += 1
+            self._objects[self._last] = value
+            ctypes.c_uint64.from_address(address).value = self._last
+
+
+SPECIAL: Final = MappingProxyType(
+    {
+        "string": ElementType("string", Strings.ITEM, operations=Strings),
+        "resource": ElementType("resource", 8, operations=Handles),
+        "variant": ElementType("variant", 8, operations=Handles),
+    }
+)
+"""Types with constructors, by name."""
+
+
+def element_type(dtype: object) -> ElementType:
+    """Find an element type: from a NumPy dtype, its name, a name in `SPECIAL`, or an `ElementType`.
+
+    Raises:
+        InvalidRequest: the type is unknown or has no fixed size.
+    """
+    if isinstance(dtype, ElementType):
+        return dtype
+    if isinstance(dtype, str) and dtype in SPECIAL:
+        return SPECIAL[dtype]
+    if dtype is None:  # NumPy would use float64
+        raise InvalidRequest("dtype is None: give one such as 'float32' or 'string'")
+    try:
+        known: np.dtype[Any] = np.dtype(dtype)  # type: ignore[call-overload]
+    except (TypeError, ValueError, SyntaxError) as error:
+        raise InvalidRequest(
+            f"{dtype!r} is not a dtype: give one of NumPy's, such as 'float32', or {', '.join(map(repr, SPECIAL))}"
+        ) from error
+    if known.hasobject:
+        raise InvalidRequest(f"dtype {known} holds Python objects: use 'variant', which frees them")
+    if known.itemsize == 0 or known.subdtype is not None:
+        raise InvalidRequest(
+            f"dtype {known!r} is not one element of a fixed size: give one such as 'float32'"
+        )
+    return ElementType(known.name, known.itemsize, known)
+
 
 # ------------------------------------------------------------------------------
 # TensorBuffer: the memory of a tensor and its views, freed with the last reference.
@@ -505,3 +666,196 @@ class Tensor(TensorValues):
                 "size divides them"
             )
         return self._view(element, (*self.shape[:-1], last // element.itemsize) if self.shape else (), 0)
+
+
+# ------------------------------------------------------------------------------
+# MemoryLog: a line for each tensor allocated and freed, with step, kernel, shape and type.
+#
+# The heap's trace has the same facts: kernel, shape and dtype are name and details of the allocation's label, the
+# allocation id is the event's, and the step is the last mark named `step` before it.
+
+UNKNOWN_STEP: Final = -6  # TensorFlow's UNKNOWN_STEP_ID: the step of tensors created outside any step
+
+STEP: Final = "step"  # label of the mark at the start of a step; its value is the step's number
+
+UNKNOWN_KERNEL: Final = "Unknown"  # TensorFlow's kernel name for tensors without one
+
+_phases = count(1 << 32)  # above the numbers of `bfcviz.phase`, which may be in the same trace
+_KEEP: Final = 1 << 16
+_names = Labels()  # labels of threads, for heaps without a label table
+
+
+class Record(NamedTuple):
+    """One line of the log of the memory of tensors; sizes in bytes. A `step` line has only its number.
+
+    `allocation_id` is None if the allocator does not track it.
+    """
+
+    kind: Literal["step", "allocate", "free"]
+    step_id: int
+    kernel: str = ""
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    requested: int = 0
+    allocated: int = 0
+    allocation_id: int | None = None
+    allocator: str = ""
+    address: int = 0
+
+    def __str__(self) -> str:
+        if self.kind == "step":
+            return f"step {self.step_id} begins"
+        when = "outside any step" if self.step_id == UNKNOWN_STEP else f"step {self.step_id}"
+        which = f"allocation {self.allocation_id} of {self.allocator}"
+        if self.kind == "free":
+            return f"{when}: {which} is freed, {self.dtype} {list(self.shape)} of {self.kernel}"
+        return (
+            f"{when}: {self.kernel} allocates {self.dtype} {list(self.shape)}, {format_bytes(self.requested)} "
+            f"in {format_bytes(self.allocated)}, {which}"
+        )
+
+
+class _CurrentStep(threading.local):
+    """The step that each thread creates tensors in."""
+
+    step = UNKNOWN_STEP
+
+
+_current = _CurrentStep()
+
+
+class MemoryLog:
+    """Records every tensor allocated and freed, in all threads, while its `with` is open.
+
+    Args:
+        keep: most lines to keep; older ones are dropped.
+    """
+
+    _active: ClassVar[tuple["MemoryLog", ...]] = ()
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, keep: int = _KEEP) -> None:
+        self.records: deque[Record] = deque(maxlen=keep)
+        self._alive: dict[tuple[str, int], Record] = {}
+
+    @property
+    def alive(self) -> list[Record]:
+        """Tensors allocated since the start and not freed; at the end of a job, the leaks."""
+        return list(self._alive.copy().values())
+
+    def add(self, record: Record) -> None:
+        """Add a line to the log of tensors; a `free` line gets the kernel, shape and id of its allocation."""
+        key = (record.allocator, record.address)
+        if record.kind == "allocate":
+            self._alive[key] = record
+        elif record.kind == "free" and (made := self._alive.pop(key, None)) is not None:
+            record = made._replace(kind="free", step_id=record.step_id)
+        self.records.append(record)
+
+    def __enter__(self) -> Self:
+        with MemoryLog._lock:
+            MemoryLog._active = (*MemoryLog._active, self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with MemoryLog._lock:
+            MemoryLog._active = tuple(log for log in MemoryLog._active if log is not self)
+
+
+@contextmanager
+def step(number: int, *allocators: Allocator) -> Iterator[None]:
+    """Make this thread's tensors part of step `number`; add a mark to the traces of these heaps."""
+    before, _current.step = _current.step, number
+    for allocator in allocators:
+        mark(allocator, STEP, number)
+    for log in MemoryLog._active:  # noqa: SLF001
+        log.add(Record("step", number))
+    try:
+        yield
+    finally:
+        _current.step = before
+
+
+def mark(allocator: Allocator, name: str, value: int = 0) -> None:
+    """Add a mark to the trace of the heap that tensors come from, if it has one."""
+    heap = innermost(allocator)
+    if hasattr(heap, "mark"):
+        heap.mark(name, value)
+
+
+@contextmanager
+def phase(allocator: Allocator, name: str) -> Iterator[None]:
+    """Mark begin and end of a phase in the trace of the tensors' heap, as `bfcviz.phase` does."""
+    heap = innermost(allocator)
+    if not (hasattr(heap, "mark") and hasattr(heap, "labels")):
+        yield
+        return
+    number = next(_phases)
+    heap.mark(heap.labels.intern(f"{name} begins", begins=name), number)
+    try:
+        yield
+    finally:
+        heap.mark(heap.labels.intern(f"{name} ends", ends=name), number)
+
+
+def current_kernel() -> str:
+    """The kernel that tensors created now belong to: the name of this thread's innermost `bfcviz.label`."""
+    return _names.name(number_in(_names)) or UNKNOWN_KERNEL
+
+
+def label_of(allocator: Allocator, kernel: str, dtype: str, shape: tuple[int, ...]) -> str | int:
+    """The label of a tensor's allocation; with details if the heap has a label table."""
+    labels: Labels | None = getattr(innermost(allocator), "labels", None)
+    if labels is None:
+        return kernel
+    return labels.intern(kernel, data_type=dtype, shape=f"[{','.join(map(str, shape))}]")
+
+
+class LoggedBuffer(Protocol):
+    """The memory of a tensor, as the log knows it."""
+
+    allocator: Allocator
+    address: int
+    element: ElementType
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements of the tensor."""
+
+
+def log_allocation(buffer: LoggedBuffer, kernel: str, shape: tuple[int, ...]) -> None:
+    """Record a tensor's allocation in all active logs."""
+    if MemoryLog._active:  # noqa: SLF001
+        heap = buffer.allocator
+        tracked = heap.tracks_allocation_sizes() and buffer.address != 0
+        _add_to_memory_logs(
+            Record(
+                "allocate",
+                _current.step,
+                kernel,
+                buffer.element.name,
+                shape,
+                buffer.nbytes,
+                heap.allocated_size(buffer.address) if tracked else buffer.nbytes,
+                heap.allocation_id(buffer.address) if tracked else None,
+                heap.name,
+                buffer.address,
+            )
+        )
+
+
+def log_free(buffer: LoggedBuffer) -> None:
+    """Record a tensor's free in all active logs."""
+    if MemoryLog._active:  # noqa: SLF001
+        name, element = buffer.allocator.name, buffer.element.name
+        _add_to_memory_logs(
+            Record("free", _current.step, dtype=element, allocator=name, address=buffer.address)
+        )
+
+
+def _add_to_memory_logs(record: Record) -> None:
+    """Add a line on a tensor to all active logs."""
+    for log in MemoryLog._active:  # noqa: SLF001
+        log.add(record)

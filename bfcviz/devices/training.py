@@ -17,15 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.allocator.interface import Allocator
-from bfcviz.devices import tensor_memory_log as log
-from bfcviz.devices.kernel_runner import KernelRunner
+from bfcviz.devices import tensors as log
+from bfcviz.devices.kernel_runner import KernelRunner, ReleasePolicy, release_policy
 from bfcviz.devices.networks import (
     Graph,
     Network,
     Value,
     cross_entropy,
 )
-from bfcviz.devices.release_policies import ReleasePolicy, release_policy
 from bfcviz.devices.tensors import Tensor
 
 # ------------------------------------------------------------------------------

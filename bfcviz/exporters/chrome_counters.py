@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.marks import mark_value
-from bfcviz.events.phases import phase_ends, phases_among
+from bfcviz.events.marks import mark_value, phase_ends, phases_among
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.find_steps import events_of

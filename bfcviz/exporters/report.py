@@ -21,8 +21,7 @@ from bfcviz.analysis.diagnosis import (
     verdict_title,
     without_failure,
 )
-from bfcviz.analysis.diagnosis_json import diagnosis_json
-from bfcviz.analysis.failures import diagnose
+from bfcviz.analysis.failures import diagnose, diagnosis_json
 from bfcviz.analysis.pinned_runs import Pin, largest_first
 from bfcviz.analysis.pool_growths import (
     Growths,

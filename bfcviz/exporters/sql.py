@@ -22,8 +22,7 @@ with needed("a question in SQL", "pyarrow", "sql"):
     import pyarrow as pa
     import pyarrow.compute as pc
 
-from bfcviz.analysis.diagnosis_json import diagnosis_json
-from bfcviz.analysis.failures import all_failures
+from bfcviz.analysis.failures import all_failures, diagnosis_json
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.origin import regions_known, requested_bytes_known
 from bfcviz.events.storage.parquet import SCHEMA, ParquetLabelNames, described, parquet_table

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.label_table import Labels
+from bfcviz.events.marks import BEGINS, ENDS
 from bfcviz.events.origin import recorded_failures
-from bfcviz.events.phases import BEGINS, ENDS
 from bfcviz.events.schema import Events, Flag, Kind
 from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace

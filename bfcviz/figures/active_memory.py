@@ -17,8 +17,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures import timeline_parts
 from bfcviz.figures.address_time import continued, life_table, life_text
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, faded
-from bfcviz.figures.panel import HOVER_POINTS, LINES, TEXTS, Floats, Panel
-from bfcviz.figures.rectangles import fade_trace
+from bfcviz.figures.panel import HOVER_POINTS, LINES, TEXTS, Floats, Panel, fade_trace
 from bfcviz.figures.text import axis_unit, fitted, harmless
 from bfcviz.figures.theme import Paint, Theme, contrasting, mixed
 from bfcviz.figures.timeline_parts import StepAxis, timeline_steps

@@ -19,8 +19,16 @@ from bfcviz.figures import timeline_parts
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, faded, with_faded
 from bfcviz.figures.map_cells import choose_classes
 from bfcviz.figures.map_image import data_uri
-from bfcviz.figures.panel import HOVER_POINTS, TEXTS, Floats, Panel
-from bfcviz.figures.rectangles import Boxes, box_outlines, box_trace, fade_trace
+from bfcviz.figures.panel import (
+    HOVER_POINTS,
+    TEXTS,
+    Boxes,
+    Floats,
+    Panel,
+    box_outlines,
+    box_trace,
+    fade_trace,
+)
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint, Theme, rgb
 from bfcviz.figures.timeline_parts import StepAxis, timeline_steps

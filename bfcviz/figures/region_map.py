@@ -29,8 +29,7 @@ from bfcviz.figures.map_image import (
     raster_image,
 )
 from bfcviz.figures.map_rows import SPAN, CellBytes, Pieces, Rows, VisibleRows, no_pieces, rows_of, selected
-from bfcviz.figures.panel import LINES, TEXTS, Floats, Panel
-from bfcviz.figures.rectangles import Boxes, box_outlines, box_trace
+from bfcviz.figures.panel import LINES, TEXTS, Boxes, Floats, Panel, box_outlines, box_trace
 from bfcviz.figures.text import axis_unit, fitted, harmless, round_bytes
 from bfcviz.figures.theme import Paint, Theme, contrasting, mixed, translucent
 from bfcviz.figures.view import DashboardPlace, HeapData, View

@@ -7,8 +7,15 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.marks import mark_value, measured_names, value_text
-from bfcviz.events.phases import Phase, PhaseEnd, phase_ends, phases_among
+from bfcviz.events.marks import (
+    Phase,
+    PhaseEnd,
+    mark_value,
+    measured_names,
+    phase_ends,
+    phases_among,
+    value_text,
+)
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import LINES, Floats

@@ -1,11 +1,11 @@
-"""How an importer makes the events of one heap: of the chunks of one moment, or of recorded allocations and frees.
+"""How an importer makes the events of heaps: of the chunks of a moment, or of recorded allocations; their one order.
 
 `events_of_state` takes the chunks that a file holds, `RecordedHistory` takes its allocations and frees one by one.
 """
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from bfcviz.errors import TraceError
 from bfcviz.events.ledger import Inconsistencies, Ledger
 from bfcviz.events.log import EventLog
+from bfcviz.events.origin import MAX_POOLS
 from bfcviz.events.schema import EVENT, Events, Kind, bin_numbers
 from bfcviz.events.structured_arrays import joined, taken
 from bfcviz.native import MAX_REGIONS
@@ -284,3 +285,148 @@ class RecordedHistory:
             self._events.resize(head + head // 2 * spare, refcheck=False)
         self._log.copy_into(self._events[self._copied : head], self._copied)
         self._copied = head
+
+
+# ------------------------------------------------------------------------------
+# One order for the events that an importer made of several heaps: one after another, by time, or as recorded.
+
+
+def one_after_another(logs: Sequence[Events]) -> Events:
+    """The events of imported heap 0, then those of heap 1, ...: for states, or where there are no common times.
+
+    Args:
+        logs: one per heap; `seq` of each counts from 0, and `other` of a FREE is the `seq` of its ALLOCATE.
+
+    Raises:
+        TraceError: there are more heaps than a trace can have.
+    """
+    return _in_order(logs, lambda together: np.arange(len(together)))
+
+
+def by_time(logs: Sequence[Events]) -> Events:
+    """The events of all imported heaps in the order of their `time`; events of one heap keep their order.
+
+    Args:
+        logs: as for `one_after_another`; `time` never decreases within a log.
+
+    Raises:
+        TraceError: there are more heaps than a trace can have.
+    """
+    return _in_order(logs, lambda together: np.argsort(together["time"], kind="stable"))
+
+
+def without(log: Events, dropped: NDArray[np.bool_]) -> Events:
+    """A copy of the events of one imported heap without some of them, numbered again.
+
+    Args:
+        log: `seq` counts from 0.
+        dropped: shape (n,); no ALLOCATE or FREE.
+    """
+    events: Events = taken(log, np.flatnonzero(~dropped))
+    place = np.cumsum(~dropped) - 1
+    frees = events["kind"] == Kind.FREE
+    born: NDArray[np.uint64] = events["other"][frees]
+    events["other"][frees] = place[born]
+    events["seq"] = np.arange(len(events), dtype=np.uint64)
+    return events
+
+
+def _in_order(logs: Sequence[Events], order_of: Callable[[Events], NDArray[np.intp]]) -> Events:
+    """The events of all imported heaps in the order of `order_of`; those of a single heap are not copied."""
+    if len(logs) > MAX_POOLS:
+        raise TraceError(f"the file holds {len(logs)} heaps; a trace can have {MAX_POOLS}")
+    for pool, log in enumerate(logs):
+        log["pool"] = pool
+    if len(logs) == 1:
+        return logs[0]
+    together = joined(list(logs))
+    return reordered(together, order_of(together), [len(log) for log in logs])
+
+
+def reordered(together: Events, order: NDArray[np.intp], lengths: Sequence[int], first: int = 0) -> Events:
+    """Events of imported heaps in another order; renumbers `seq`, and `other` of each FREE, the `seq` of its ALLOCATE.
+
+    Args:
+        together: the logs one after another; changed in place.
+        order: index of each event in `together`.
+        lengths: of the logs.
+        first: index where the first log begins.
+    """
+    place = np.empty(len(together), np.uint32)
+    place[order] = np.arange(len(together), dtype=np.uint32)
+    for length in lengths:
+        log = together[first : first + length]
+        frees = log["kind"] == Kind.FREE
+        # A log is complete, so the original seq of an event is its index.
+        log["other"][frees] = place[first + log["other"][frees]]
+        first += length
+    events: Events = taken(together, order)
+    events["seq"] = np.arange(len(events), dtype=np.uint64)
+    return events
+
+
+def in_record_order(logs: Sequence[Events], times: Sequence[int]) -> Events:
+    """One stream of events; times in ns from the first record, and never earlier than those of a record before.
+
+    Args:
+        logs: one per heap, with the number of the record in `time`.
+        times: ns of each record; 0: before the first record with a time.
+    """
+    events = by_time(logs)
+    clock = np.maximum.accumulate(np.array(times, np.int64))
+    first = clock[clock > 0][:1]
+    if len(first):
+        events["time"] = np.maximum(clock - first, 0)[events["time"]]
+    else:
+        events["time"] = 0
+    return events
+
+
+def interleave(logs: Sequence[Events], marks: Events, times: NDArray[np.int64]) -> Events:
+    """One stream of events from the logs of imported heaps 0, 1, ... and the marks.
+
+    Args:
+        logs: one per pool, complete and in order; their `time` is the index of the request.
+        marks: come before other events with the same index.
+        times: time of each request in nanoseconds, by index; replaces the index in `time`.
+    """
+    for pool, log in enumerate(logs):
+        log["pool"] = pool
+    together: Events = joined([marks, *logs])
+    order = np.argsort(together["time"], kind="stable")
+    woven = reordered(together, order, [len(log) for log in logs], first=len(marks))
+    woven["time"] = times[woven["time"]]
+    return woven
+
+
+# ------------------------------------------------------------------------------
+# RowBlocks: collects the rows that an importer reads in a tenth of the memory that Python objects need.
+
+_BLOCK: Final = 1 << 13
+
+
+class RowBlocks:
+    """Collects the rows that an importer reads; after each block of them they become an array."""
+
+    def __init__(self, dtype: np.dtype[np.void]) -> None:
+        self._blocks: list[NDArray[np.void]] = [np.empty(0, dtype)]
+        self._rows: list[tuple[Any, ...]] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._blocks)) + len(self._rows)
+
+    def add(self, *row: Any) -> None:
+        """Add a row: the fields of the dtype in their order."""
+        self._rows.append(row)
+        if len(self._rows) == _BLOCK:
+            self._flush()
+
+    def table(self) -> NDArray[np.void]:
+        """All rows, in the order in which they were added."""
+        self._flush()
+        self._blocks = [np.concatenate(self._blocks)]
+        return self._blocks[0]
+
+    def _flush(self) -> None:
+        self._blocks.append(np.array(self._rows, self._blocks[0].dtype))
+        self._rows = []

@@ -9,8 +9,7 @@ from pathlib import Path
 from bfcviz.errors import FileError
 from bfcviz.events.storage.blocks import MAGIC
 from bfcviz.formats.tensorflow import whole_windows
-from bfcviz.importers.file_content import ContentPieces, read_head
-from bfcviz.importers.file_limits import UNPACKED_TEXT
+from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces, read_head
 from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
 
 

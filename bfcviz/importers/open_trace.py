@@ -68,8 +68,7 @@ _MOST_SEARCHED: Final = 1 << 24
 
 def _error_of_message(path: Path, error: FileError) -> FileError:
     """The error of opening a path without a format; it names `why` where it is, or holds, a message of a failure."""
-    from bfcviz.importers.message_file import read_message_file  # noqa: PLC0415  their tables, for an error
-    from bfcviz.importers.message_reader import is_pasted  # noqa: PLC0415  their tables, for an error
+    from bfcviz.importers.message_reader import is_pasted, read_message_file  # noqa: PLC0415  tables, for an error
 
     if is_pasted(str(path)):
         return FileError(str(path), "", "there is no such file; if it is a message, `bfcviz why` reads it")

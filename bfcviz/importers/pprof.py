@@ -15,11 +15,17 @@ from bfcviz.errors import FileError
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, STATE_ONLY, Origin, Pool, Status, end_missing
 from bfcviz.events.trace import Trace
-from bfcviz.importers.event_makers import HEAP_CHUNK, events_of_state, regions_of
-from bfcviz.importers.event_order import one_after_another
-from bfcviz.importers.file_content import read_content
+from bfcviz.importers.event_makers import HEAP_CHUNK, events_of_state, one_after_another, regions_of
+from bfcviz.importers.file_content import (
+    LABELS,
+    MAX_NAME_BYTES,
+    MEMORY_EVENTS,
+    PARTS,
+    TEXT,
+    Limits,
+    read_content,
+)
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.file_limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, PARTS, TEXT, Limits
 from bfcviz.importers.protobuf_wire import LENGTH, Field, Wire
 from bfcviz.stack_frames import CodePlace, own_place
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bfcviz.errors import FileError
-from bfcviz.importers.file_limits import Limits
+from bfcviz.importers.file_content import Limits
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 _FIXED = {FIXED64: 8, FIXED32: 4}

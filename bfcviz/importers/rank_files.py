@@ -22,8 +22,7 @@ from bfcviz.errors import EmptyPath, FileError
 from bfcviz.events.storage.folder import EVENTS_FILE, MAIN, ORIGIN_FILE, folder_order
 from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.importers.file_format import detect_format
-from bfcviz.importers.message_file import read_message_file
-from bfcviz.importers.message_reader import StatedFailures
+from bfcviz.importers.message_reader import StatedFailures, read_message_file
 from bfcviz.importers.remote_file import files_at, is_url
 
 MOST_FILES: Final = 10_000

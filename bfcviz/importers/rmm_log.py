@@ -19,22 +19,28 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Origin, Pool, RecordedFailure, Status, end_missing
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.formats.rmm import UNIT, round_up
-from bfcviz.formats.rmm_log_format import (
+from bfcviz.formats.rmm import (
     ALLOCATE,
     FAIL,
     FREE,
     REALLOCATE,
+    UNIT,
     RmmDayCount,
     RmmLogFormat,
     RmmRequest,
+    round_up,
 )
-from bfcviz.importers.event_makers import REPORT, RecordedHistory, Reports, numbered_names, numbers_of
-from bfcviz.importers.event_order import by_time
-from bfcviz.importers.file_content import read_content
+from bfcviz.importers.event_makers import (
+    REPORT,
+    RecordedHistory,
+    Reports,
+    RowBlocks,
+    by_time,
+    numbered_names,
+    numbers_of,
+)
+from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.file_limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits
-from bfcviz.importers.row_blocks import RowBlocks
 
 # ------------------------------------------------------------------------------
 # RmmFile: the requests of a file with one or more RMM logs, heap by heap.

@@ -17,11 +17,9 @@ from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Pool, Status
 from bfcviz.events.schema import Events
 from bfcviz.events.storage.files import parse_file_json
 from bfcviz.events.trace import Trace
-from bfcviz.importers.event_makers import HEAP_CHUNK, HeapRegion, events_of_state
-from bfcviz.importers.event_order import one_after_another
-from bfcviz.importers.file_content import read_content
+from bfcviz.importers.event_makers import HEAP_CHUNK, HeapRegion, events_of_state, one_after_another
+from bfcviz.importers.file_content import LABELS, TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format, json_encoding
-from bfcviz.importers.file_limits import LABELS, TEXT, Limits
 
 _MADE_UP: Final = "the dump holds no addresses of blocks: blocks lie at made-up addresses, one after another"
 _FIRST_ADDRESS: Final = 1 << 32

@@ -27,8 +27,7 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import RMM_OBSERVED
 from bfcviz.events.storage.recording import Recording
-from bfcviz.formats.rmm import UNIT
-from bfcviz.formats.rmm_log_format import ALLOCATE, FREE, RmmDayCount, RmmLogFormat, RmmRequest
+from bfcviz.formats.rmm import ALLOCATE, FREE, UNIT, RmmDayCount, RmmLogFormat, RmmRequest
 from bfcviz.live.c_callbacks import UninterruptedCall
 from bfcviz.live.deferred_frees import DeferredFrees, RelaxedEvent, StreamEvent, event_behind, stream_handle
 from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps

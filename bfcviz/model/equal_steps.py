@@ -20,8 +20,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.marks import ALERT, STEP_WORDS
-from bfcviz.events.phases import ENDS, phase_ends
+from bfcviz.events.marks import ALERT, ENDS, STEP_WORDS, phase_ends
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.find_steps import events_of

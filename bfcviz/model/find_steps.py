@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
 from bfcviz.events.event_source import BLOCK
+from bfcviz.events.marks import Phase, phases_among
 from bfcviz.events.origin import (
     BEGIN_MARKS,
     RecordedFailure,
     holds_only_states,
     recorded_failures,
 )
-from bfcviz.events.phases import Phase, phases_among
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.structured_arrays import joined, taken
 from bfcviz.events.trace import Trace

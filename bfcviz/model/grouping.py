@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
 from bfcviz.events.label_table import NO_LABEL, Labels
+from bfcviz.events.marks import BEGINS, phase_ends
 from bfcviz.events.origin import holds_only_states, thread_name
-from bfcviz.events.phases import BEGINS, phase_ends
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.equal_steps import step_marks

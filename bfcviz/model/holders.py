@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.errors import TraceError
-from bfcviz.events.marks import ALERT
+from bfcviz.events.marks import ALERT, phase_ends
 from bfcviz.events.origin import chunks_known, requested_bytes_known
-from bfcviz.events.phases import phase_ends
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace

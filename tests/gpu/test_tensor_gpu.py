@@ -7,8 +7,8 @@ from heaps import MIB, assert_model_agrees, new_heap
 
 from bfcviz.allocator.cuda import KINDS, cuda_sub_allocator
 from bfcviz.allocator.sub_allocators import HostSubAllocator
+from bfcviz.devices.kernel_runner import Deferred, cuda_fence
 from bfcviz.devices.networks import MLP, Attention, ConvNet
-from bfcviz.devices.release_policies import Deferred, cuda_fence
 from bfcviz.devices.tensors import Tensor
 from bfcviz.devices.training import Training
 

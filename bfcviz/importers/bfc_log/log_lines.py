@@ -10,11 +10,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.formats.message_grammar import TERMINAL_CODE
+from bfcviz.formats.message_grammar import TERMINAL_CODE, calendar_seconds
 from bfcviz.formats.onnxruntime import ARENA, as_tensorflow
-from bfcviz.formats.stated_failure import calendar_seconds
-from bfcviz.importers.file_content import ContentPieces, decoded_pieces
-from bfcviz.importers.file_limits import UNPACKED_TEXT
+from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces, decoded_pieces
 
 # ------------------------------------------------------------------------------
 # Sizes as TensorFlow prints them, `74.16MiB`: with three or four digits, sometimes with a decimal comma.

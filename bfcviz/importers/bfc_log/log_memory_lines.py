@@ -26,10 +26,9 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Origin, Pool, Status, end_missing
 from bfcviz.events.trace import Trace
 from bfcviz.importers.bfc_log.log_lines import LogRecord
-from bfcviz.importers.event_makers import RecordedHistory
-from bfcviz.importers.event_order import in_record_order
+from bfcviz.importers.event_makers import RecordedHistory, in_record_order
+from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.file_limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits
 
 MARKER = "__LOG_MEMORY__"
 _MESSAGE = re.compile(rf"{MARKER} MemoryLog(\w{{1,40}}) {{")

@@ -22,10 +22,9 @@ from bfcviz.events.trace import Trace
 from bfcviz.formats import tensorflow
 from bfcviz.importers.bfc_log.log_lines import LogRecord
 from bfcviz.importers.bfc_log.log_memory_lines import tensor_memory_line
-from bfcviz.importers.event_makers import RecordedHistory, numbered_names
-from bfcviz.importers.event_order import in_record_order, without
+from bfcviz.importers.event_makers import RecordedHistory, in_record_order, numbered_names, without
+from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.file_limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits
 from bfcviz.importers.tensorflow.reconstruct import (
     ABSENT,
     Checks,

@@ -18,13 +18,18 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Pool, Status, end_missing
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
-from bfcviz.importers.event_makers import HEAP_CHUNK, HeapChunks, events_of_state, numbered_names, regions_of
-from bfcviz.importers.event_order import one_after_another
-from bfcviz.importers.file_content import read_content
+from bfcviz.importers.event_makers import (
+    HEAP_CHUNK,
+    HeapChunks,
+    RowBlocks,
+    events_of_state,
+    numbered_names,
+    one_after_another,
+    regions_of,
+)
+from bfcviz.importers.file_content import CHUNKS, LABELS, MAX_NAME_BYTES, PARTS, TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.file_limits import CHUNKS, LABELS, MAX_NAME_BYTES, PARTS, TEXT, Limits
 from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
-from bfcviz.importers.row_blocks import RowBlocks
 from bfcviz.importers.tensorflow.protobuf_messages import parse_protobuf_message, protobuf_message_text
 
 _NAME, _BIN_SUMMARY, _CHUNK, _SNAPSHOT, _STATS = 1, 2, 3, 4, 5

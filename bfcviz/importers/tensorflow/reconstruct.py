@@ -24,7 +24,7 @@ from bfcviz.events.ledger import Ledger
 from bfcviz.events.log import EventLog, Reader
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Pool
 from bfcviz.events.schema import EVENT, Events, Kind
-from bfcviz.importers.event_order import interleave, without
+from bfcviz.importers.event_makers import interleave, without
 from bfcviz.native import MAX_REGIONS
 from bfcviz.units import format_bytes
 

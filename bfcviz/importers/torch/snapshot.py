@@ -43,11 +43,16 @@ from bfcviz.formats.torch_segments import (
     block_sizes,
     with_frames,
 )
-from bfcviz.importers.event_makers import HEAP_CHUNK, HeapRegion, RecordedHistory, events_of_state
-from bfcviz.importers.event_order import by_time, one_after_another
-from bfcviz.importers.file_content import Content, read_content
+from bfcviz.importers.event_makers import (
+    HEAP_CHUNK,
+    HeapRegion,
+    RecordedHistory,
+    by_time,
+    events_of_state,
+    one_after_another,
+)
+from bfcviz.importers.file_content import TEXT, Content, read_content
 from bfcviz.importers.file_format import Format, json_encoding
-from bfcviz.importers.file_limits import TEXT
 from bfcviz.importers.torch import allocation_history as rows_of
 from bfcviz.importers.torch.allocation_history import (
     ACTIONS,

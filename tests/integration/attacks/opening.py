@@ -10,9 +10,8 @@ from heaps import MIB, new_heap
 
 import bfcviz
 from bfcviz.analysis.diagnosis import failure_lines
-from bfcviz.analysis.diagnosis_json import diagnosis_json
 from bfcviz.analysis.event_text import explain_event
-from bfcviz.analysis.failures import all_failures
+from bfcviz.analysis.failures import all_failures, diagnosis_json
 from bfcviz.cli.info import info, info_lines
 from bfcviz.errors import BfcvizError
 from bfcviz.events.label_table import Labels

@@ -5,8 +5,7 @@ import sys
 import pytest
 
 from bfcviz.cli import main
-from bfcviz.cli.earlier_recording import set_aside
-from bfcviz.cli.record import prepare_folder
+from bfcviz.cli.record import prepare_folder, set_aside
 from bfcviz.errors import FileError, OtherFiles
 from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import Kind

@@ -10,7 +10,7 @@ from pathlib import Path
 from integration.attacks.seeds import FORMATS, LONG, made_files, real_files
 import bfcviz
 from bfcviz.cli.info import info
-from bfcviz.analysis.diagnosis_json import diagnosis_json
+from bfcviz.analysis.failures import diagnosis_json
 from bfcviz.analysis.failures import all_failures
 
 files = {files}

@@ -18,7 +18,7 @@ from unit.importers.vma_dump import DUMP
 
 from bfcviz.cli.info import info
 from bfcviz.errors import FileError
-from bfcviz.importers import file_limits
+from bfcviz.importers import file_content
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.tensorflow.memory_dump import read_memory_dump
 from bfcviz.importers.torch.allocation_history import HistoryRows
@@ -235,10 +235,10 @@ def test_more_threads_than_a_trace_holds_are_one_error(tmp_path: Path) -> None:
 
 
 def test_too_many_chunks_for_the_size_of_a_memory_dump(tmp_path: Path) -> None:
-    many = file_limits.CHUNKS.floor + 1
+    many = file_content.CHUNKS.floor + 1
     path = tmp_path / "bomb"
     path.write_bytes(gzip.compress(chunk(1, b"GPU_0_bfc") + mem_chunk(BASE, 1) * many))
-    with pytest.raises(FileError, match=f"more than {file_limits.CHUNKS.floor:,} chunks"):
+    with pytest.raises(FileError, match=f"more than {file_content.CHUNKS.floor:,} chunks"):
         read_memory_dump(path)
 
 

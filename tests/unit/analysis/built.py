@@ -5,8 +5,13 @@ import numpy as np
 from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import STATE_ONLY, Origin, Pool, RecordedFailure, Status, end_missing
 from bfcviz.events.trace import Trace
-from bfcviz.importers.event_makers import HEAP_CHUNK, HeapRegion, events_of_state, failed_request
-from bfcviz.importers.event_order import one_after_another
+from bfcviz.importers.event_makers import (
+    HEAP_CHUNK,
+    HeapRegion,
+    events_of_state,
+    failed_request,
+    one_after_another,
+)
 
 MIB = 1 << 20
 BASE = 0x7F0000000000

@@ -23,8 +23,7 @@ from bfcviz.analysis.diagnosis import (
     peak_headline,
     without_failure,
 )
-from bfcviz.analysis.diagnosis_json import diagnosis_json
-from bfcviz.analysis.failures import all_failures, diagnose
+from bfcviz.analysis.failures import all_failures, diagnose, diagnosis_json
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.errors import OutOfMemory, TraceError
 from bfcviz.events.origin import RecordedFailure, Status

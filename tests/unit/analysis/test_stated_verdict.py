@@ -5,7 +5,7 @@ import pytest
 from bfcviz.analysis.stated_advice import StatedAdviceSubject, advise, requested
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.stated_verdict import StatedCause, device_use, judge
-from bfcviz.formats.stated_failure import StatedFailure
+from bfcviz.formats.message_grammar import StatedFailure
 
 GIB, MIB = 1 << 30, 1 << 20
 FULL = {

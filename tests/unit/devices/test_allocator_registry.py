@@ -4,7 +4,7 @@ import pytest
 from heaps import new_heap
 
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
-from bfcviz.devices.allocator_registry import NO_AFFINITY, AllocatorFactory, AllocatorRegistry
+from bfcviz.devices.session_memory import NO_AFFINITY, AllocatorFactory, AllocatorRegistry
 from bfcviz.errors import AllocatorError, InvalidRequest
 
 

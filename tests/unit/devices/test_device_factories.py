@@ -11,7 +11,7 @@ from bfcviz.devices import (
     FactoryRegistry,
     GPUCompatibleCPUDevice,
 )
-from bfcviz.devices.device_factories import GPUDeviceFactory, ThreadPoolDeviceFactory
+from bfcviz.devices.device_manager import GPUDeviceFactory, ThreadPoolDeviceFactory
 from bfcviz.errors import DevicesError
 
 

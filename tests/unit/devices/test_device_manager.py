@@ -10,7 +10,7 @@ from bfcviz.devices import (
     DeviceManager,
     LogicalDeviceConfiguration,
 )
-from bfcviz.devices.simulated_gpu_memory import SimulatedGpuSubAllocator
+from bfcviz.devices.physical_devices import SimulatedGpuSubAllocator
 from bfcviz.errors import DevicesError, SettingError
 from bfcviz.units import GiB, MiB
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators import HostSubAllocator
-from bfcviz.devices.element_types import SPECIAL, ElementType, element_type
-from bfcviz.devices.tensors import Tensor
+from bfcviz.devices.tensors import SPECIAL, ElementType, Tensor, element_type
 from bfcviz.errors import InvalidRequest, OutOfMemory
 
 

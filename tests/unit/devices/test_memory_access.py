@@ -29,9 +29,8 @@ from bfcviz.devices.memory_access import (
     place_of,
 )
 from bfcviz.devices.networks import MLP, ConvNet
-from bfcviz.devices.simulated_gpu_memory import SimulatedGpuSubAllocator, SimulatedMemory
-from bfcviz.devices.tensor_memory_log import MemoryLog
-from bfcviz.devices.tensors import Tensor
+from bfcviz.devices.physical_devices import SimulatedGpuSubAllocator, SimulatedMemory
+from bfcviz.devices.tensors import MemoryLog, Tensor
 from bfcviz.devices.training import Training
 from bfcviz.errors import AllocatorError, DeviceError, GuardOverrun, InvalidRequest
 from bfcviz.units import GiB

@@ -11,7 +11,7 @@ import bfcviz
 from bfcviz.allocator.interface import AllocatorAttributes
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.devices import DeviceManager
-from bfcviz.devices.allocator_registry import AllocatorFactory, AllocatorRegistry
+from bfcviz.devices.session_memory import AllocatorFactory, AllocatorRegistry
 from bfcviz.errors import DevicesError
 from bfcviz.events.log import Reader
 from bfcviz.units import GiB, MiB

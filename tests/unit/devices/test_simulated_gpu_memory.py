@@ -14,7 +14,7 @@ from unit.devices.machines import simulated
 from bfcviz.devices import (
     DeviceManager,
 )
-from bfcviz.devices.simulated_gpu_memory import LARGEST, SimulatedGpuSubAllocator, SimulatedMemory
+from bfcviz.devices.physical_devices import LARGEST, SimulatedGpuSubAllocator, SimulatedMemory
 from bfcviz.errors import DeviceError, OutOfMemory
 from bfcviz.units import GiB, KiB, MiB
 

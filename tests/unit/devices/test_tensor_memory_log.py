@@ -8,8 +8,7 @@ import bfcviz
 from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.interface import AllocationAttributes
 from bfcviz.allocator.sub_allocators import HostSubAllocator
-from bfcviz.devices.tensor_memory_log import UNKNOWN_STEP, MemoryLog, step
-from bfcviz.devices.tensors import Tensor
+from bfcviz.devices.tensors import UNKNOWN_STEP, MemoryLog, Tensor, step
 from bfcviz.events.log import Reader
 from bfcviz.events.schema import Kind
 

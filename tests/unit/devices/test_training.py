@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators import HostSubAllocator
 from bfcviz.devices import networks as op
-from bfcviz.devices.kernel_runner import KernelRunner
+from bfcviz.devices.kernel_runner import Deferred, Eager, KernelRunner
 from bfcviz.devices.networks import (
     MLP,
     Attention,
@@ -23,9 +23,7 @@ from bfcviz.devices.networks import (
     scores,
     weighted_values,
 )
-from bfcviz.devices.release_policies import Deferred, Eager
-from bfcviz.devices.tensor_memory_log import MemoryLog
-from bfcviz.devices.tensors import Tensor
+from bfcviz.devices.tensors import MemoryLog, Tensor
 from bfcviz.devices.training import Adam, Momentum, Training
 from bfcviz.errors import InvalidRequest, OutOfMemory
 from bfcviz.events.log import Reader

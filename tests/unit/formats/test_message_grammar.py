@@ -7,9 +7,8 @@ from shared import ROOT
 
 from bfcviz.analysis.stated_advice import advise
 from bfcviz.analysis.stated_verdict import StatedCause, judge, judge_soft
-from bfcviz.formats.message_grammar import Role, messages_of, template
+from bfcviz.formats.message_grammar import Role, StatedFailure, messages_of, template
 from bfcviz.formats.message_tables import ENTRIES, TABLES, counts, page
-from bfcviz.formats.stated_failure import StatedFailure
 from bfcviz.importers.message_reader import stated_size
 
 GIB = 1 << 30

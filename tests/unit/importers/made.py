@@ -11,9 +11,8 @@ from unit.importers.profile_maker import PlaneMaker, memory
 
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.protobuf_wire import Wire
-from bfcviz.importers.tensorflow.profile import collect_requests
+from bfcviz.importers.tensorflow.profile import collect_requests, read_space
 from bfcviz.importers.tensorflow.reconstruct import REQUEST, RecordedRequestRows, RecordedRequests
-from bfcviz.importers.tensorflow.xspace import read_space
 
 REAL = SHARED / "real" / "tensorflow"
 

@@ -10,8 +10,10 @@ from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.event_makers import (
     RecordedHistory,
+    by_time,
+    one_after_another,
+    without,
 )
-from bfcviz.importers.event_order import by_time, one_after_another, without
 from bfcviz.model.model import Model
 
 

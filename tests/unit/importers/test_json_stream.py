@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.importers import json_stream
-from bfcviz.importers.json_stream import JsonCut, JsonStream
+from bfcviz.importers import chrome_trace
+from bfcviz.importers.chrome_trace import JsonCut, JsonStream
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -21,8 +21,8 @@ def pieces(text: str, size: int) -> list[bytes]:
 
 @given(items=st.lists(VALUES, max_size=6), size=st.integers(1, 9), indent=st.none() | st.integers(0, 2))
 def test_the_items_are_those_of_the_standard_parser(items, size, indent):
-    before, after = json_stream._WINDOW, {"z": [1, {"items": [2]}]}
-    json_stream._WINDOW = size
+    before, after = chrome_trace._WINDOW, {"z": [1, {"items": [2]}]}
+    chrome_trace._WINDOW = size
     try:
         alone = JsonStream(pieces(json.dumps(items, indent=indent, ensure_ascii=False), size))
         assert list(alone.items("items")) == items
@@ -30,7 +30,7 @@ def test_the_items_are_those_of_the_standard_parser(items, size, indent):
         assert list(JsonStream(pieces(text, size)).items("items")) == items
         assert list(JsonStream(pieces(text, size)).items("other")) == []
     finally:
-        json_stream._WINDOW = before
+        chrome_trace._WINDOW = before
 
 
 @given(items=st.lists(VALUES, min_size=1, max_size=4), data=st.data())
@@ -48,8 +48,8 @@ def test_a_cut_number_is_not_taken_for_a_shorter_one():
 
 
 def test_a_value_that_is_too_long_is_refused_before_it_is_read(monkeypatch):
-    monkeypatch.setattr(json_stream, "MAX_ITEM", 1 << 10)
-    monkeypatch.setattr(json_stream, "_WINDOW", 1 << 6)
+    monkeypatch.setattr(chrome_trace, "MAX_ITEM", 1 << 10)
+    monkeypatch.setattr(chrome_trace, "_WINDOW", 1 << 6)
     read = 0
 
     def endless():

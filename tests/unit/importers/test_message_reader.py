@@ -14,8 +14,13 @@ from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.stated_verdict import Judgement, StatedCause, judge
 from bfcviz.errors import FileError
 from bfcviz.formats.message_tables import counts
-from bfcviz.importers.message_file import read_message_file
-from bfcviz.importers.message_reader import device_of_messages, is_pasted, read_messages, read_pasted
+from bfcviz.importers.message_reader import (
+    device_of_messages,
+    is_pasted,
+    read_message_file,
+    read_messages,
+    read_pasted,
+)
 
 MIB, GIB = 1 << 20, 1 << 30
 

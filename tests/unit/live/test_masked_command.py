@@ -2,7 +2,7 @@
 
 import pytest
 
-from bfcviz.live.masked_command import MASK, without_secrets
+from bfcviz.live.recorded_process import MASK, without_secrets
 
 KEY = "Ab3" * 12
 

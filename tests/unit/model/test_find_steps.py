@@ -11,8 +11,8 @@ from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import TraceError
 from bfcviz.events.log import EventLog
+from bfcviz.events.marks import BEGINS, ENDS, Phase, PhaseEnd, phase_ends
 from bfcviz.events.origin import HISTORY_BEGINS, Origin, Pool
-from bfcviz.events.phases import BEGINS, ENDS, Phase, PhaseEnd, phase_ends
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model

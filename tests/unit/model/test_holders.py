@@ -12,7 +12,7 @@ from unit.model.plain_holders import labels_of, plain_sums, trace_of_heap
 import bfcviz
 from bfcviz.errors import TraceError
 from bfcviz.events.label_table import Labels
-from bfcviz.events.phases import BEGINS, ENDS
+from bfcviz.events.marks import BEGINS, ENDS
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.model import Model
 from bfcviz.model.grouping import DEEPEST, UNNAMED, grouping

@@ -6,7 +6,7 @@ from bfcviz.analysis.failures import all_failures
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.stated_verdict import StatedCause
 from bfcviz.events.origin import Status
-from bfcviz.importers.message_file import read_message_file
+from bfcviz.importers.message_reader import read_message_file
 from bfcviz.importers.open_trace import open_trace
 
 MIB = 1 << 20

@@ -19,7 +19,7 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.bfc_log.log_lines import PrintedSize, log_line_size_text, size_in_log_line
 from bfcviz.importers.bfc_log.read import read_log
-from bfcviz.importers.message_file import read_message_file
+from bfcviz.importers.message_reader import read_message_file
 from bfcviz.model import Model
 
 LOGS = SHARED / "real" / "logs"

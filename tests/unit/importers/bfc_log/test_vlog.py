@@ -24,9 +24,8 @@ from bfcviz.importers.bfc_log.vlog import (
     place_frees,
     read_vlog,
 )
-from bfcviz.importers.file_content import read_content
+from bfcviz.importers.file_content import TEXT, UNPACKED_TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format, detect_format
-from bfcviz.importers.file_limits import TEXT, UNPACKED_TEXT, Limits
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.model import Model
 

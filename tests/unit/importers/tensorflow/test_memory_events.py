@@ -8,10 +8,9 @@ from unit.importers.profile_maker import PlaneMaker, chunk, memory, number
 
 from bfcviz.errors import FileError
 from bfcviz.importers.protobuf_wire import Wire
-from bfcviz.importers.tensorflow import profile, xspace
-from bfcviz.importers.tensorflow.profile import collect_requests
+from bfcviz.importers.tensorflow import profile
+from bfcviz.importers.tensorflow.profile import collect_requests, read_space
 from bfcviz.importers.tensorflow.reconstruct import ABSENT, RecordedRequests
-from bfcviz.importers.tensorflow.xspace import read_space
 
 ALLOCATE, FREE = "MemoryAllocation", "MemoryDeallocation"
 
@@ -159,7 +158,7 @@ def test_a_corrupt_stat_is_an_error_in_a_memory_event_only() -> None:
 
 
 def test_a_corrupt_stat_is_named_by_the_piece_that_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xspace, "_PIECE", 1)  # bytes: a piece is an event
+    monkeypatch.setattr(profile, "_PIECE", 1)  # bytes: a piece is an event
     plane = PlaneMaker()
     plane.line("t", [(ALLOCATE, 0, memory("a", 512, 256, 256))])
     good = plane.event(ALLOCATE, 1, memory("a", 1024, 256, 512))

@@ -11,7 +11,7 @@ from unit.importers.profile_maker import PlaneMaker, memory
 from bfcviz.events.label_table import Labels
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers.event_order import interleave
+from bfcviz.importers.event_makers import interleave
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.tensorflow.reconstruct import (
     ABSENT,
