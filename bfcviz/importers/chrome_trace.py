@@ -22,9 +22,10 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import MAX_POOLS, Origin, Pool, RecordedFailure, Status, end_missing
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers.event_makers import REPORT, RecordedHistory, Reports, RowBlocks, by_time, numbers_of
+from bfcviz.importers.event_makers import REPORT, RecordedHistory, Reports, by_time, numbers_of
 from bfcviz.importers.file_content import MEMORY_EVENTS, UNPACKED_JSON, ContentPieces, Limits
 from bfcviz.importers.file_format import Format
+from bfcviz.importers.row_blocks import RowBlocks
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------

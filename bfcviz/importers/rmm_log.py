@@ -34,13 +34,13 @@ from bfcviz.importers.event_makers import (
     REPORT,
     RecordedHistory,
     Reports,
-    RowBlocks,
     by_time,
     numbered_names,
     numbers_of,
 )
 from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format
+from bfcviz.importers.row_blocks import RowBlocks
 
 # ------------------------------------------------------------------------------
 # RmmFile: the requests of a file with one or more RMM logs, heap by heap.

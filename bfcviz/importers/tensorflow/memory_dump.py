@@ -21,7 +21,6 @@ from bfcviz.events.trace import Trace
 from bfcviz.importers.event_makers import (
     HEAP_CHUNK,
     HeapChunks,
-    RowBlocks,
     events_of_state,
     numbered_names,
     one_after_another,
@@ -30,6 +29,7 @@ from bfcviz.importers.event_makers import (
 from bfcviz.importers.file_content import CHUNKS, LABELS, MAX_NAME_BYTES, PARTS, TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
+from bfcviz.importers.row_blocks import RowBlocks
 from bfcviz.importers.tensorflow.protobuf_messages import parse_protobuf_message, protobuf_message_text
 
 _NAME, _BIN_SUMMARY, _CHUNK, _SNAPSHOT, _STATS = 1, 2, 3, 4, 5

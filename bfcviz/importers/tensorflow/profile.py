@@ -14,7 +14,7 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Origin, Status, end_missing
 from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import CPU_BFC, dtype_name, whole_windows
-from bfcviz.importers.event_makers import RowBlocks, numbered_names
+from bfcviz.importers.event_makers import numbered_names
 from bfcviz.importers.file_content import (
     EVENTS,
     LABELS,
@@ -29,6 +29,7 @@ from bfcviz.importers.file_content import (
 )
 from bfcviz.importers.file_format import Format, detect_format
 from bfcviz.importers.protobuf_wire import LENGTH, Field, Wire
+from bfcviz.importers.row_blocks import RowBlocks
 from bfcviz.importers.tensorflow.profiler_windows import join, profile_in
 from bfcviz.importers.tensorflow.protobuf_messages import parse_protobuf_message, protobuf_message_text
 from bfcviz.importers.tensorflow.reconstruct import (

@@ -10,8 +10,7 @@ from unit.model.one_pass import find
 import bfcviz
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
-from bfcviz.exporters.convert import convert
-from bfcviz.exporters.trace_part import part_of
+from bfcviz.exporters.convert import convert, part_of
 from bfcviz.model.model import Model
 
 FIELDS = ["address", "size", "requested", "label", "thread", "stream", "region", "in_use"]
