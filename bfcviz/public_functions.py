@@ -21,11 +21,11 @@ from bfcviz.analysis.account import Account, account_at, account_of, figures_of_
 from bfcviz.analysis.diagnosis import Diagnosis, without_failure
 from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.leaks import Leaks
+from bfcviz.analysis.message_answer import StatedAnswer
 from bfcviz.analysis.pool_growths import Growths
 from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_of_text, rank_set
 from bfcviz.analysis.recording_comparison import RecordingComparison, paired_heaps
 from bfcviz.analysis.short_names import cut
-from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.what_grew import WhatGrew, moments_between
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.errors import BfcvizError, FileError, NoMessage, TraceError

@@ -15,9 +15,9 @@ import numpy as np
 from bfcviz.analysis.diagnosis import Advice, AdviceKind, Diagnosis, Verdict, shape_of
 from bfcviz.analysis.heap_settings import Family, HeapSettings
 from bfcviz.analysis.leaks import growing_text
+from bfcviz.analysis.message_advice import StatedAdviceSubject, requested
+from bfcviz.analysis.message_verdict import CONTEXT, SMALLEST_DEVICE
 from bfcviz.analysis.short_names import cut
-from bfcviz.analysis.stated_advice import StatedAdviceSubject, requested
-from bfcviz.analysis.stated_verdict import CONTEXT, SMALLEST_DEVICE
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.origin import Status, holds_only_states
 from bfcviz.events.schema import Events, Flag, Kind

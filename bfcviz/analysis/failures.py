@@ -16,9 +16,9 @@ from bfcviz.analysis.diagnosis import (
 from bfcviz.analysis.diagnosis_advice import others_hold_it
 from bfcviz.analysis.heap_settings import Family
 from bfcviz.analysis.leaks import growth_until
+from bfcviz.analysis.message_advice import AdviceWord
+from bfcviz.analysis.message_verdict import StatedCause
 from bfcviz.analysis.pinned_runs import Pin, Run, runs_with_pins
-from bfcviz.analysis.stated_advice import AdviceWord
-from bfcviz.analysis.stated_verdict import StatedCause
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import RecordedFailure
 from bfcviz.events.schema import Kind

@@ -17,9 +17,9 @@ import numpy as np
 
 from bfcviz.analysis.diagnosis import Diagnosis, Verdict, failure_headline
 from bfcviz.analysis.failures import all_failures, cause_for_json
+from bfcviz.analysis.message_answer import StatedAnswer, StatedFailureAnswer
+from bfcviz.analysis.message_verdict import StatedCause
 from bfcviz.analysis.short_names import shortened_name
-from bfcviz.analysis.stated_answer import StatedAnswer, StatedFailureAnswer
-from bfcviz.analysis.stated_verdict import StatedCause
 from bfcviz.answers import AnswerTable
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Origin, Status, holds_only_states, regions_known, stated_peak

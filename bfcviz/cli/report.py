@@ -6,8 +6,8 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
+from bfcviz.analysis.message_answer import StatedAnswer
 from bfcviz.analysis.ranks import RankSet
-from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.cli.arguments import (
     add_more_files,
     add_range_argument,

@@ -176,7 +176,7 @@ def stand_by(module: str, file: str, options: Sequence[str], *, prepares: bool) 
     if prepares and not _prepare(view, file, reports):
         return
     import_module("bfcviz.dashboard.inspector")
-    import_module("bfcviz.dashboard.figure_widget").PlotlyScript.pages_have_it = True  # from the server
+    import_module("bfcviz.dashboard.figure_widget").PlotlyScriptWidget.pages_have_it = True  # from the server
     kernelapp: Any = import_module("ipykernel.kernelapp")
     requests = sys.stdin.buffer
     line = requests.readline()

@@ -12,9 +12,9 @@ from typing import Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_lines, without_failure
 from bfcviz.analysis.failures import all_failures, diagnose, diagnosis_json
+from bfcviz.analysis.message_answer import StatedAnswer
 from bfcviz.analysis.pool_growths import Growths, growths, growths_json
 from bfcviz.analysis.ranks import RankSet
-from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.cli.arguments import add_more_files, asked_ranks, pool_number, status_of
 from bfcviz.errors import TraceError

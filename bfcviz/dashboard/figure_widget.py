@@ -28,9 +28,9 @@ from bfcviz.figures.panel import (
     Panel,
     Picture,
     axis_names,
-    compose,
     fitted_panel,
-    lay,
+    panels_page,
+    panels_picture,
     slim_panel,
     unchecked,
 )
@@ -52,7 +52,7 @@ def _plotly_digest() -> str:
     return sha256(plotly_script().encode()).hexdigest()
 
 
-class PlotlyScript(widgets.Widget):  # type: ignore[misc]
+class PlotlyScriptWidget(widgets.Widget):  # type: ignore[misc]
     """Plotly's script (1.2 MB, sent as 0.4), which the figures of a kernel share; it is never displayed.
 
     Attributes:
@@ -67,11 +67,11 @@ class PlotlyScript(widgets.Widget):  # type: ignore[misc]
     script = traitlets.Bytes().tag(sync=True)
     digest = traitlets.Unicode().tag(sync=True)
 
-    _open: "PlotlyScript | None" = None
+    _open: "PlotlyScriptWidget | None" = None
     _lock = Lock()
 
     @classmethod
-    def shared(cls) -> "PlotlyScript":
+    def shared(cls) -> "PlotlyScriptWidget":
         """The one of this kernel; it is made with the first figure, and made again after it was closed."""
         with cls._lock:
             # ipykernel sets `_closed` if the page closes the comm; the widget does not learn of it.
@@ -140,7 +140,7 @@ class OneWayFigureWidget(go.FigureWidget):  # type: ignore[misc]
 
     @traitlets.default("_script_model_id")
     def _shared_script(self) -> str:
-        return str(PlotlyScript.shared().model_id)
+        return str(PlotlyScriptWidget.shared().model_id)
 
     @traitlets.default("_updates")
     def _own_updates(self) -> FigureUpdates:
@@ -381,7 +381,7 @@ class FigureView:
             panels[name] = fitted_panel(panels[name], (place.right - place.left) * (width - MARGINS.beside))
         stage = arrange(layout, panels, narrow=narrow)  # again: the height of each legend is known now
         places = [stage.places.get(name) for name in panels]
-        page = lay(list(panels.values()), places, look.paints, stage.margins)
+        page = panels_page(list(panels.values()), places, look.paints, stage.margins)
         return Page(page.data, {**page.layout, "autosize": True, "clickanywhere": True}), stage
 
     def panel_at(self, number: int) -> Panel | None:
@@ -394,7 +394,7 @@ class FigureView:
         shown = {name: self.panels[name] for name in names_in(layout)}
         stage = arrange(layout, shown, alone=True)
         places = [stage.places[name] for name in shown]
-        return compose(list(shown.values()), places, look.paints, stage.margins)
+        return panels_picture(list(shown.values()), places, look.paints, stage.margins)
 
 
 def restyling(traces: Sequence[tuple[Spec, Spec]]) -> tuple[dict[str, list[Any]], list[int]]:

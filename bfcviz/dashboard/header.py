@@ -9,10 +9,11 @@ from typing import Final
 import ipywidgets as widgets
 
 from bfcviz.analysis.account import ACCOUNT_STYLE, DeviceAccount, account_bar
-from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline
+from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
 from bfcviz.analysis.event_text import explain_step, step_line
 from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.free_chunk_search import EventSearch, search_words
+from bfcviz.analysis.peak_headline import peak_headline
 from bfcviz.analysis.pool_growths import growth_explanation, growths
 from bfcviz.analysis.what_grew import WhatGrew
 from bfcviz.dashboard.layouts import MARGINS

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline, request_words
+from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, request_words
 from bfcviz.analysis.failures import diagnose
+from bfcviz.analysis.peak_headline import peak_headline
 from bfcviz.analysis.short_names import path_end
 from bfcviz.events.origin import facts_of, holds_only_states, regions_known
 from bfcviz.events.trace import Trace

@@ -49,7 +49,7 @@ from bfcviz.figures.colouring import COLOURINGS, OTHER, Colouring, colouring
 from bfcviz.figures.fragmentation_timeline import fragmentation_panel
 from bfcviz.figures.free_chunk_ladder import ladder_of, ladder_panel
 from bfcviz.figures.map_rows import rows_of
-from bfcviz.figures.panel import BELOW, Margins, Panel, below_each_other, lay
+from bfcviz.figures.panel import BELOW, Margins, Panel, below_each_other, panels_page
 from bfcviz.figures.plotly_script import plotly_script
 from bfcviz.figures.region_map import region_panel, row_order
 from bfcviz.figures.stats_timeline import stats_panel
@@ -616,7 +616,7 @@ def _map_panel(model: Model, look: Look) -> Panel:
 def _page_figure(name: str, panels: Sequence[Panel], theme: Theme) -> dict[str, Any]:
     """A figure of the interactive page, without the data that its script fills in."""
     margins = Margins(foot=_FOOTS.get(name, BELOW))
-    page = lay(panels, below_each_other(panels, [_HEIGHTS[name]] * len(panels)), theme, margins)
+    page = panels_page(panels, below_each_other(panels, [_HEIGHTS[name]] * len(panels)), theme, margins)
     data = [
         {
             key: [] if key in _FILLED and number not in _KEPT.get(name, ()) else value

@@ -29,8 +29,8 @@ from bfcviz.figures.panel import (
     Panel,
     Picture,
     Place,
-    compose,
     in_rows,
+    panels_picture,
 )
 from bfcviz.figures.region_map import EXACT_CHUNKS, VisibleChunks, chunk_table, region_map_outline
 from bfcviz.figures.text import axis_unit, harmless
@@ -613,7 +613,7 @@ def comparison_figure(
     curves, below = _policy_curve_panels(job, policies, look, first + height + BELOW)
     longest = max((len(line) for policy in policies for line in policy.lines), default=0)
     margins = Margins(left=max(90, int(_LETTER * longest) + 16), right=24)
-    picture = compose([*top, *curves], [*places, *below], theme, margins).with_facts(job_facts(job))
+    picture = panels_picture([*top, *curves], [*places, *below], theme, margins).with_facts(job_facts(job))
     _add_verdict(picture, job)
     return picture if table is None else picture.with_table(table)
 
@@ -641,7 +641,7 @@ def _add_verdict(picture: Picture, job: DrawnJob) -> None:
 def curves_figure(job: DrawnJob, policies: Sequence[DrawnPolicy], look: Look = PLAIN) -> Picture:
     """Bytes over the job under each policy, on the same axes; its table has the points."""
     panels, places = _policy_curve_panels(job, best_first(policies), look, 0)
-    picture = compose(panels, places, look.paints, Margins(right=24)).with_facts(job_facts(job))
+    picture = panels_picture(panels, places, look.paints, Margins(right=24)).with_facts(job_facts(job))
     return picture.with_table(curve_table(policies))
 
 
@@ -723,7 +723,9 @@ def policy_maps_figure(heaps: Sequence[PolicyHeap], moment: str, look: Look | No
         for heap, model in zip(heaps, models, strict=True)
     ]
     places = in_rows(panels, columns, height, _MAP_GAP)
-    picture = compose(_left_titles_only(panels, columns), places, look.paints, Margins(left=60, right=24))
+    picture = panels_picture(
+        _left_titles_only(panels, columns), places, look.paints, Margins(left=60, right=24)
+    )
     return picture.with_table(pa.concat_tables(tables)).with_facts(
         f"{harmless(moment)} · shades of a colour: parts of that holder"
     )

@@ -14,7 +14,7 @@ from bfcviz.analysis.recording_comparison import (
     parts_text,
     peaks_text,
 )
-from bfcviz.figures.panel import BARE_ROWS, FLAT_BARS, Panel, Picture, below_each_other, compose
+from bfcviz.figures.panel import BARE_ROWS, FLAT_BARS, Panel, Picture, below_each_other, panels_picture
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint, Theme, ThemeName, theme_of, translucent
 from bfcviz.units import exact_bytes, format_bytes, signed_bytes
@@ -295,5 +295,5 @@ def recordings_compared(found: RecordingComparison, theme: ThemeName = "light") 
         f"{side.letter}: {harmless(side.name, _NAMES)}, {harmless(side.heap, _NAMES)}, {side.status}"
         for side in (found.a, found.b)
     )
-    picture = compose(panels, below_each_other(panels, heights), colours)
+    picture = panels_picture(panels, below_each_other(panels, heights), colours)
     return picture.with_table(found.holders_at(AT_PEAK)).with_facts(facts)

@@ -231,7 +231,7 @@ class _PageSize:
         return pixels / (self.height - self.margin - self.foot)
 
 
-def lay(
+def panels_page(
     panels: Sequence[Panel], places: Sequence[Place | None], theme: Theme, margins: Margins | None = None
 ) -> Page:
     """The page with each panel in its place; a panel without a place is hidden."""
@@ -285,11 +285,11 @@ def in_rows(panels: Sequence[Panel], columns: int, height: int, gap: float, top:
     return places
 
 
-def compose(
+def panels_picture(
     panels: Sequence[Panel], places: Sequence[Place], theme: Theme, margins: Margins | None = None
 ) -> Picture:
     """The page with each panel in its place, as a figure."""
-    picture: Picture = unchecked(Picture, lay(panels, places, theme, margins))
+    picture: Picture = unchecked(Picture, panels_page(panels, places, theme, margins))
     picture._theme = theme  # noqa: SLF001  of this module
     picture._notes = tuple(  # noqa: SLF001  likewise
         PanelNote(panel.title, panel.caption, panel.definition) for panel in panels

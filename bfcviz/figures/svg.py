@@ -1,7 +1,7 @@
 """Draw a page of panels as SVG, without plotly's script: for pages that must be small, or there before any script runs.
 
-`lay` gives a figure as plain data in plotly's terms. The terms that our figures use are drawn here, each where plotly
-draws it; a term that is not known here is an error, so that no picture silently lacks a part.
+`panels_page` gives a figure as plain data in plotly's terms. Those that our figures use are drawn here, each where
+plotly draws it; a term that is not known here is an error, so that no picture silently lacks a part.
 """
 
 import math

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from bfcviz.figures.panel import Margins, Panel, Picture, Place, compose
+from bfcviz.figures.panel import Margins, Panel, Picture, Place, panels_picture
 from bfcviz.figures.text import LONGEST, harmless
 from bfcviz.figures.theme import Theme, mixed
 from bfcviz.figures.view_options import PLAIN, Look
@@ -67,7 +67,7 @@ def sweep_heat_map(table: pa.Table, look: Look = PLAIN, remarks: Sequence[str] =
     height = max(min(len(rows), MOST_ROWS), 1) * _ROW
     lines = max((_column_name(name).count("<br>") + 1 for name in columns[:MOST_COLUMNS]), default=1)
     margins = Margins(left=left, foot=14 + 15 * lines)
-    picture = compose([panel], [Place(0.0, 1.0, panel.above, height)], look.paints, margins)
+    picture = panels_picture([panel], [Place(0.0, 1.0, panel.above, height)], look.paints, margins)
     return picture.with_table(table)
 
 

@@ -14,7 +14,7 @@ from bfcviz.analysis.free_chunk_search import EventSearch, search_of
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring, colouring, growth_colouring
-from bfcviz.figures.panel import Page, Panel, Picture, Place, below_each_other, compose, lay
+from bfcviz.figures.panel import Page, Panel, Picture, Place, below_each_other, panels_page, panels_picture
 from bfcviz.figures.text import picture_facts
 from bfcviz.figures.timeline_parts import History, StepAxis, measure_history
 from bfcviz.figures.view_options import PLAIN, Look, Selected
@@ -180,13 +180,13 @@ class View(Generic[D]):
     def draw(self, model: Model, look: Look = PLAIN) -> Picture:
         """The picture of a view of a heap at its step, with its numbers and the facts of the heap."""
         data, panels, places = self._laid_out(HeapData(model), look)
-        picture = compose(panels, places, look.paints).with_facts(picture_facts(model))
+        picture = panels_picture(panels, places, look.paints).with_facts(picture_facts(model))
         return picture if self.table is None else picture.with_table(self.table(data))
 
     def page(self, heap: HeapData, look: Look = PLAIN, highest: int | None = None) -> Page:
         """The picture of a view as plain data; each plot is at most `highest` pixels high."""
         _, panels, places = self._laid_out(heap, look, highest)
-        return lay(panels, places, look.paints)
+        return panels_page(panels, places, look.paints)
 
     def _laid_out(
         self, heap: HeapData, look: Look, highest: int | None = None

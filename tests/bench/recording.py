@@ -31,7 +31,7 @@ from bfcviz.events.storage.recording import Recording
 from bfcviz.model.trace_index import IndexBuilder
 
 if "--picture" in sys.argv:  # not in the processes that are measured
-    from bfcviz.figures.panel import Margins, Panel, Place, compose
+    from bfcviz.figures.panel import Margins, Panel, Place, panels_picture
     from bfcviz.figures.theme import LIGHT
 
 PAIRS, LIVE, LABELS = 40_000, 4000, 300
@@ -217,7 +217,7 @@ def picture(rows: list[dict[str, float]]) -> str:
     }
     panels = [plot("Seconds", column("events"), seconds), plot("MiB", column("events"), memory)]
     places = [Place(left, left + 0.44, panels[0].above, 330) for left in (0, 0.56)]
-    still = compose(panels, places, LIGHT, Margins(60, 20, 50)).still()
+    still = panels_picture(panels, places, LIGHT, Margins(60, 20, 50)).still()
     return still.replace(">", f'><rect width="100%" height="100%" fill="{LIGHT.paper}"/>', 1) + "\n"
 
 

@@ -17,7 +17,7 @@ from processes import run_code
 from unit.dashboard.pages import tell_views
 
 import bfcviz
-from bfcviz.dashboard.figure_widget import PlotlyScript
+from bfcviz.dashboard.figure_widget import PlotlyScriptWidget
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.live_dashboard import LiveDashboard
 from bfcviz.dashboard.trace_menus import LiveSeries
@@ -43,7 +43,7 @@ def trace():
 @pytest.fixture(autouse=True)
 def plotly_script():
     """It stays open for all later figures, so it is there before widgets are counted."""
-    return PlotlyScript.shared()
+    return PlotlyScriptWidget.shared()
 
 
 def inspector(trace):

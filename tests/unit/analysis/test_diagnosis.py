@@ -20,10 +20,10 @@ from bfcviz.analysis.diagnosis import (
     Verdict,
     failure_headline,
     failure_lines,
-    peak_headline,
     without_failure,
 )
 from bfcviz.analysis.failures import all_failures, diagnose, diagnosis_json
+from bfcviz.analysis.peak_headline import peak_headline
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.errors import OutOfMemory, TraceError
 from bfcviz.events.origin import RecordedFailure, Status

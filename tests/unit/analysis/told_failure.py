@@ -1,6 +1,6 @@
 """The one failure that a text tells, judged and advised, for tests."""
 
-from bfcviz.analysis.stated_answer import StatedAnswer
+from bfcviz.analysis.message_answer import StatedAnswer
 from bfcviz.importers.message_reader import read_messages
 
 

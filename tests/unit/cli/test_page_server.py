@@ -10,7 +10,7 @@ import pytest
 
 from bfcviz.cli import page_server
 from bfcviz.cli.page_server import ENTRY, first_scripts
-from bfcviz.dashboard.figure_widget import PlotlyScript
+from bfcviz.dashboard.figure_widget import PlotlyScriptWidget
 
 _CHUNK = re.compile(rb'\.push\(\[\["?(\d+)')
 
@@ -45,7 +45,7 @@ def test_a_voila_that_names_its_chunks_otherwise_costs_time_only(tmp_path):
 
 def test_the_page_knows_plotly_by_the_digest_that_its_kernel_names():
     found = page_server.page_scripts().result()
-    assert found.plotly == PlotlyScript.shared().digest
+    assert found.plotly == PlotlyScriptWidget.shared().digest
     assert set(found.packed) == {found.plotly, found.first}
 
 

@@ -19,7 +19,7 @@ from bfcviz.dashboard import side_by_side, widget_lifetime
 from bfcviz.dashboard.figure_widget import (
     FigureView,
     OneWayFigureWidget,
-    PlotlyScript,
+    PlotlyScriptWidget,
     difference,
     relayouting,
     restyling,
@@ -34,31 +34,37 @@ from bfcviz.figures.view_options import Look
 
 def test_figures_share_one_script():
     one, other = OneWayFigureWidget(), OneWayFigureWidget()
-    assert {one._script_model_id, other._script_model_id} == {PlotlyScript.shared().model_id}
-    assert 300_000 < len(PlotlyScript.shared().script) < 600_000
+    assert {one._script_model_id, other._script_model_id} == {PlotlyScriptWidget.shared().model_id}
+    assert 300_000 < len(PlotlyScriptWidget.shared().script) < 600_000
     assert len(str(one.get_state())) < 50_000
     sent = list(_instances)
-    assert sent.index(PlotlyScript.shared().model_id) < sent.index(one.model_id)  # the page needs it first
+    assert sent.index(PlotlyScriptWidget.shared().model_id) < sent.index(
+        one.model_id
+    )  # the page needs it first
 
 
 def test_the_script_stays_when_a_dashboard_is_closed():
-    script = PlotlyScript.shared()
+    script = PlotlyScriptWidget.shared()
     bfcviz.Inspector(bfcviz.open(bfcviz.sample("oom_log"))).close()
     assert script.comm is not None
-    assert PlotlyScript.shared() is script
+    assert PlotlyScriptWidget.shared() is script
 
 
 def test_the_script_is_sent_again_after_all_widgets_were_closed():
-    before = PlotlyScript.shared().model_id
-    widget_lifetime.close(PlotlyScript.shared())
+    before = PlotlyScriptWidget.shared().model_id
+    widget_lifetime.close(PlotlyScriptWidget.shared())
     after = OneWayFigureWidget()._script_model_id
     assert after != before
-    assert PlotlyScript.shared().model_id == after
+    assert PlotlyScriptWidget.shared().model_id == after
 
 
 def test_the_page_does_not_search_hidden_traces_for_arrays():
     """Holds as long as plotly's script defines this function as it does now."""
-    body = gzip.decompress(PlotlyScript.shared().script).decode().split(".findArrayAttributes=function(")[1:]
+    body = (
+        gzip.decompress(PlotlyScriptWidget.shared().script)
+        .decode()
+        .split(".findArrayAttributes=function(")[1:]
+    )
     assert [part.split("{")[1].split(";")[0] for part in body] == [
         f"if({body[0][0]}.visible===false)return[]"
     ]
@@ -66,7 +72,7 @@ def test_the_page_does_not_search_hidden_traces_for_arrays():
 
 def test_the_script_leaves_the_plotly_of_the_page_alone():
     """Holds as long as plotly's script begins and ends as it does now."""
-    script = gzip.decompress(PlotlyScript.shared().script).decode()
+    script = gzip.decompress(PlotlyScriptWidget.shared().script).decode()
     assert "\nvar Plotly=(" in script  # a name of the module
     assert "window.Plotly=" not in script
 
@@ -365,7 +371,7 @@ def test_it_shows_the_figures_in_their_order_and_sends_one_script():
         assert child.layout == figure.layout
         assert [trace.name for trace in child.data] == [trace.name for trace in figure.data]
         assert child._config == CONFIG
-    assert {child._script_model_id for child in row.children} == {PlotlyScript.shared().model_id}
+    assert {child._script_model_id for child in row.children} == {PlotlyScriptWidget.shared().model_id}
     assert row.layout.flex_flow == "row wrap"
 
 

@@ -10,7 +10,7 @@ from unit.figures.odd_traces import ODD
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.figures import region_map
-from bfcviz.figures.panel import Page, Panel, Place, lay
+from bfcviz.figures.panel import Page, Panel, Place, panels_page
 from bfcviz.figures.svg import as_svg, picture
 from bfcviz.figures.theme import DARK, LIGHT
 from bfcviz.figures.view import VIEWS, HeapData
@@ -101,7 +101,7 @@ def one_plot(trace, **axes):
         {"range": [0, 10], **axes.get("x", {})},
         {"range": [0, 100], **axes.get("y", {})},
     )
-    return lay([panel], [Place(0, 1, panel.above, 100)], DARK)
+    return panels_page([panel], [Place(0, 1, panel.above, 100)], DARK)
 
 
 def line(**more):

@@ -5,8 +5,8 @@ import re
 import pytest
 from shared import ROOT
 
-from bfcviz.analysis.stated_advice import advise
-from bfcviz.analysis.stated_verdict import StatedCause, judge, judge_soft
+from bfcviz.analysis.message_advice import advise
+from bfcviz.analysis.message_verdict import StatedCause, judge, judge_soft
 from bfcviz.formats.message_grammar import Role, StatedFailure, messages_of, template
 from bfcviz.formats.message_tables import ENTRIES, TABLES, counts, page
 from bfcviz.importers.message_reader import stated_size

@@ -6,7 +6,7 @@ import pytest
 
 import bfcviz
 from bfcviz import public_functions
-from bfcviz.analysis.stated_answer import StatedAnswer
+from bfcviz.analysis.message_answer import StatedAnswer
 from bfcviz.importers.message_reader import read_messages
 
 MANY = 40

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from bfcviz.analysis.stated_advice import advise
-from bfcviz.analysis.stated_verdict import judge
+from bfcviz.analysis.message_advice import advise
+from bfcviz.analysis.message_verdict import judge
 from bfcviz.importers.message_reader import read_messages, read_pasted
 
 MIB = 1 << 20

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.analysis.stated_advice import advise
-from bfcviz.analysis.stated_answer import StatedAnswer
-from bfcviz.analysis.stated_verdict import Judgement, StatedCause, judge
+from bfcviz.analysis.message_advice import advise
+from bfcviz.analysis.message_answer import StatedAnswer
+from bfcviz.analysis.message_verdict import Judgement, StatedCause, judge
 from bfcviz.errors import FileError
 from bfcviz.formats.message_tables import counts
 from bfcviz.importers.message_reader import (
@@ -1112,7 +1112,7 @@ WORDS = sorted({word for _, text, *_ in CASES for word in text.split()})
     st.randoms(),
 )
 def test_mutated_texts_end_in_one_answer(parts, random_):
-    from bfcviz.analysis.stated_answer import StatedAnswer  # noqa: PLC0415  the answer is part of the promise
+    from bfcviz.analysis.message_answer import StatedAnswer  # noqa: PLC0415  the answer is part of the promise
 
     text = list(" ".join(parts))
     for _ in range(min(len(text), 20)):

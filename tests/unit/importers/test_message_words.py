@@ -5,8 +5,8 @@ import random
 import pytest
 from shared import SHARED
 
-from bfcviz.analysis.stated_answer import StatedAnswer
-from bfcviz.analysis.stated_verdict import StatedCause
+from bfcviz.analysis.message_answer import StatedAnswer
+from bfcviz.analysis.message_verdict import StatedCause
 from bfcviz.formats.message_tables import TABLES
 from bfcviz.importers import message_reader
 from bfcviz.importers.message_reader import read_messages, stated_size

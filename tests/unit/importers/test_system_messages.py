@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from bfcviz.analysis.stated_advice import AdviceWord
-from bfcviz.analysis.stated_answer import StatedAnswer, StatedFailureAnswer
+from bfcviz.analysis.message_advice import AdviceWord
+from bfcviz.analysis.message_answer import StatedAnswer, StatedFailureAnswer
 from bfcviz.errors import FileError
 from bfcviz.importers.message_reader import read_messages, read_pasted
 

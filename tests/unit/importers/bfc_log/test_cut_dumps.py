@@ -3,8 +3,8 @@
 import pytest
 
 from bfcviz.analysis.failures import all_failures
-from bfcviz.analysis.stated_answer import StatedAnswer
-from bfcviz.analysis.stated_verdict import StatedCause
+from bfcviz.analysis.message_answer import StatedAnswer
+from bfcviz.analysis.message_verdict import StatedCause
 from bfcviz.events.origin import Status
 from bfcviz.importers.message_reader import read_message_file
 from bfcviz.importers.open_trace import open_trace

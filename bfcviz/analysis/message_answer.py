@@ -7,9 +7,9 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
 from bfcviz.analysis.account import Account, DeviceAccount, account_of, figures_of_facts
+from bfcviz.analysis.message_advice import StatedAdvice, advise
+from bfcviz.analysis.message_verdict import Judgement, StatedCause, judge, judge_soft
 from bfcviz.analysis.short_names import cut
-from bfcviz.analysis.stated_advice import StatedAdvice, advise
-from bfcviz.analysis.stated_verdict import Judgement, StatedCause, judge, judge_soft
 from bfcviz.answers import Answer, data_frame
 from bfcviz.formats.message_grammar import StatedFailure
 from bfcviz.formats.message_tables import HOST, counts

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bfcviz.analysis.stated_advice import StatedAdviceSubject, advise, requested
-from bfcviz.analysis.stated_answer import StatedAnswer
-from bfcviz.analysis.stated_verdict import StatedCause, device_use, judge
+from bfcviz.analysis.message_advice import StatedAdviceSubject, advise, requested
+from bfcviz.analysis.message_answer import StatedAnswer
+from bfcviz.analysis.message_verdict import StatedCause, device_use, judge
 from bfcviz.formats.message_grammar import StatedFailure
 
 GIB, MIB = 1 << 30, 1 << 20

@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import starmap
 from typing import Final, NamedTuple
 
-from bfcviz.analysis.stated_verdict import (
+from bfcviz.analysis.message_verdict import (
     CONTEXT,
     SLIVER,
     Judgement,

@@ -3,7 +3,7 @@
 import pytest
 from unit.analysis.told_failure import kinds, told, words
 
-from bfcviz.analysis.stated_verdict import StatedCause
+from bfcviz.analysis.message_verdict import StatedCause
 
 FULL = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 320.00 MiB. GPU 0 has a total capacity of 47.50 GiB "

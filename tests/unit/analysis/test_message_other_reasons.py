@@ -3,8 +3,8 @@
 import pytest
 from unit.analysis.told_failure import kinds, told, words
 
-from bfcviz.analysis.stated_answer import StatedAnswer
-from bfcviz.analysis.stated_verdict import StatedCause
+from bfcviz.analysis.message_answer import StatedAnswer
+from bfcviz.analysis.message_verdict import StatedCause
 from bfcviz.importers.message_reader import read_messages
 
 MIB = 1 << 20
