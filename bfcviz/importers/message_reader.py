@@ -495,7 +495,9 @@ class _MessageReader:
         codes = _ESCAPE_IN_JSON.sub("\x1b", piece.replace("\r\n", "\n"))
         plain = BOLD_NUMBER.sub(r"\1", TERMINAL_CODE.sub("", codes))
         self._buffer += _CUT_WORD.sub(_whole_word, plain)
-        self._read(max(self._done, len(self._buffer) - REACH))
+        stop = len(self._buffer) - REACH
+        if stop > self._done:
+            self._read(stop)
 
     def end(self) -> StatedFailures:
         """What the messages of the whole text tell."""
