@@ -1,12 +1,15 @@
-"""Long texts of words that begin messages: the time to read them is bounded by their length."""
+"""Long texts of words that begin messages, and long logs: the time to read them is bounded by their length."""
 
 import time
 
 import pytest
+from unit.importers.rmm_lines import current
 from unit.importers.test_message_mentions import told
 from unit.importers.test_message_reader import read
+from unit.importers.test_rmm_log import counts, opened
 from unit.importers.test_system_messages import read as answered
 
+from bfcviz.events.schema import Kind
 from bfcviz.importers.bfc_log.log_lines import log_text, records
 
 MIB = 1 << 20
@@ -55,3 +58,23 @@ def test_the_time_to_read_a_log_is_proportional_to_its_length(piece):
     for _ in records(log_text(text.encode())):
         pass
     assert time.process_time() - begin < 2
+
+
+def test_the_time_is_proportional_to_the_number_of_headers(tmp_path):
+    """A header before each request: the requests before it are not read again."""
+    header, *lines = current(
+        [("allocate", 0x7F0000000000 + at * 512, 256, 0) for at in range(3000)]
+    ).splitlines()
+    begun = time.process_time()
+    trace = opened(tmp_path, "".join(f"{header}\n{line}\n" for line in lines))
+    assert time.process_time() - begun < 10  # it took half a minute
+    assert len(trace.origin.pools) == 1
+    assert counts(trace)[Kind.ALLOCATE] == 3000
+
+
+def test_allocations_over_very_many_regions_in_use_are_left_out_in_time(tmp_path):
+    rows = [("allocate", (1 << 30) + at * 1024, 512, 0) for at in range(3000)]
+    begun = time.process_time()
+    trace = opened(tmp_path, current(rows + [("allocate", 1 << 30, 1 << 32, 0)] * 3000))
+    assert time.process_time() - begun < 8  # it took far longer
+    assert "3,000 allocations over memory whose free was not seen" in trace.origin.reasons[0]
