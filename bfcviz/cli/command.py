@@ -98,11 +98,13 @@ class _CommandParser(argparse.ArgumentParser):
 
 
 def make_parser(given: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of every subcommand, with the arguments of those that the given words name."""
+    """The parser of the subcommand that the first word names, or of all, with the arguments of those that are given."""
     parser = _CommandParser(prog="bfcviz", description=PURPOSE)
     parser.add_argument("--version", action="version", version=f"bfcviz {bfcviz.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, purpose in COMMANDS.items():
+    named = given[:1] if given and given[0] in COMMANDS else COMMANDS
+    for name in named:
+        purpose = COMMANDS[name]
         command = commands.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
         if name in given:
             module = import_module(f"bfcviz.cli.{name}")

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate, groupby, pairwise
 from math import prod
 from pathlib import Path
@@ -414,14 +415,23 @@ class _WordSearch:
 
     def __init__(self, texts: Iterable[Iterable[str]]) -> None:
         self._needs = [frozenset(_PLAIN.findall(" ".join(parts).lower())) for parts in texts]
-        self._words = frozenset[str]().union(*self._needs)
+        counts = Counter(word for needs in self._needs for word in needs)
+        # The rarest word of messages -> their numbers: where it is missing, no other word is looked for.
+        self._rarest: dict[str, list[int]] = {}
+        for number, needs in enumerate(self._needs):
+            rarest = min(needs, key=lambda word: (counts[word], -len(word), word), default="")
+            self._rarest.setdefault(rarest, []).append(number)
 
     def possible(self, small: str) -> list[int]:
         """Numbers of the messages of which all words are in this text, which is in small letters."""
         lines = set(small.encode("latin-1", "replace").translate(_SPACES_FOR_DIGITS).split(b"\n"))
         different = b"\n".join(set(b"\n".join(lines).split())).decode("latin-1")
-        there = {word for word in self._words if word in different}
-        return [number for number, needs in enumerate(self._needs) if needs <= there]
+        looked_at = (
+            number for word, numbers in self._rarest.items() if word in different for number in numbers
+        )
+        return sorted(
+            number for number in looked_at if all(word in different for word in self._needs[number])
+        )
 
 
 _BEGINNINGS: Final = [
@@ -469,6 +479,8 @@ class _MessageReader:
         self._line = 1  # of the file, where the buffer begins
         self._statements: list[_Statement] = []
         self._general: list[_Statement] = []
+        # Those of the last buffer, which are read only where no other message tells of a failure.
+        self._last_general: list[Callable[[], _Statement]] = []
         # Stream and rank, and the entry -> its first text that another was late or gone.
         self._lost: dict[tuple[str, int | None, str], _Statement] = {}
         self._labels: set[str] = set()  # that srun puts before the lines of a rank
@@ -483,13 +495,16 @@ class _MessageReader:
         codes = _ESCAPE_IN_JSON.sub("\x1b", piece.replace("\r\n", "\n"))
         plain = BOLD_NUMBER.sub(r"\1", TERMINAL_CODE.sub("", codes))
         self._buffer += _CUT_WORD.sub(_whole_word, plain)
-        self._read(max(self._done, len(self._buffer) - REACH))
+        stop = len(self._buffer) - REACH
+        if stop > self._done:
+            self._read(stop)
 
     def end(self) -> StatedFailures:
         """What the messages of the whole text tell."""
         self._read(len(self._buffer))
         failures, soft = _failures_of_statements(self._statements, self._hints)
         if not failures and all(ENTRIES[each.message].role is Role.BEFORE for each in soft):
+            self._end_general()
             general = _failure_of_general_words(self._general)
             if general is not None:
                 (soft if general.is_soft else failures).append(_stated_failure(general, self._hints))
@@ -526,20 +541,25 @@ class _MessageReader:
             self._labels |= often
         self._shapes |= _shapes_of_streams(buffer)
 
-    def _read_general(self, found: Sequence[_Beginning]) -> None:
+    def _find_general(self, found: Sequence[_Beginning]) -> None:
         """Find the words that any program may print; they take nothing of the messages that a table describes."""
+        self._end_general()
         for each in found[: _MOST_GENERAL - len(self._general)]:
             line = self._line + self._buffer.count("\n", 0, each.start)
-            rank, stream = self._writer_of_line(each, self._buffer)
-            self._general.append(_general_statement(each, self._buffer, line, rank))
-            self._general[-1].stream = stream
+            writer = self._writer_of_line(each, self._buffer)
+            self._last_general.append(partial(_general_statement, each, self._buffer, line, writer))
+
+    def _end_general(self) -> None:
+        """Read the words that were found in the last buffer: no more than one is kept for them."""
+        self._general += [read() for read in self._last_general]
+        self._last_general.clear()
 
     def _read(self, stop: int) -> None:
         buffer = self._buffer
         every = _message_beginnings(buffer, self._done)
         if any(each.start < stop for each in every):
             self._count_labels(buffer)
-        self._read_general([each for each in every if each.entry.is_general and each.start < stop])
+        self._find_general([each for each in every if each.entry.is_general and each.start < stop])
         found = [each for each in every if not each.entry.is_general]
         strong = [each.start for each in found if not each.entry.is_weak] + [len(buffer)]
         after, previous = 0, self._done
@@ -993,9 +1013,11 @@ _LINES_AFTER: Final = 2
 """Lines after words that any program may print that may have numbers of the same failure."""
 
 
-def _general_statement(found: _Beginning, buffer: str, line: int, rank: int | None) -> _Statement:
+def _general_statement(
+    found: _Beginning, buffer: str, line: int, writer: tuple[int | None, str]
+) -> _Statement:
     """What the lines around words that any program may print say: whose they are, which memory, and the numbers."""
-    entry = found.entry
+    entry, (rank, stream) = found.entry, writer
     start = max(buffer.rfind("\n", 0, found.start) + 1, found.start - WIDEST)
     rows = buffer[start : found.stop + 2 * WIDEST].replace("\\n", "\n").split("\n")[: 1 + _LINES_AFTER]
     words, own, near = buffer[found.start : found.stop], rows[0], "\n".join(rows)
@@ -1020,6 +1042,7 @@ def _general_statement(found: _Beginning, buffer: str, line: int, rank: int | No
         "",
         framework=program,
         rank=rank,
+        stream=stream,
         time=_LogClock().time_of(buffer, found.start),
         device=_named_number(entry.device_patterns, own),
     )

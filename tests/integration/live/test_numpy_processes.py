@@ -1,6 +1,9 @@
-"""What is left when Python ends, or a process forks, while NumPy is served."""
+"""What is left when Python ends, or a process forks, while NumPy is served; the memory of a process that it served."""
+
+import json
 
 import pytest
+from heaps import MIB
 from processes import WarmPython, needs_compiled, run_code
 
 from bfcviz.events.schema import Kind
@@ -126,3 +129,31 @@ service.allocator.check_invariants()
 print(len(made))
 """
     assert run_code(code) == "300\n"
+
+
+def test_deleted_arrays_leave_the_memory_of_the_process():
+    """In a process of its own: what other tests left in this one comes and goes."""
+    held, left = json.loads(
+        run_code("""
+import resource
+from pathlib import Path
+
+import numpy as np
+
+from bfcviz.live.numpy import serve_numpy
+
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+with serve_numpy("1GiB"):
+    before = resident()
+    arrays = [np.ones(5 * 2**20 // 8) for _ in range(20)]
+    held = resident() - before
+    arrays.clear()
+    print([held, resident() - before])
+""")
+    )
+    assert held > 90 * MIB
+    assert left < 40 * MIB

@@ -21,7 +21,7 @@ def data_of(page):
 
 
 def test_a_page_has_at_most_3_mb_for_100_000_events():
-    trace = busy_trace(20_000)  # of random sizes; every tenth allocation has a label of its own
+    trace = busy_trace(10_000)  # of random sizes; every tenth allocation has a label of its own
     size = len(interactive_html(report_of(trace)).encode())
     assert size + 20 * (100_000 - len(trace)) < 3_000_000  # its later events cost less: 14 bytes each
 

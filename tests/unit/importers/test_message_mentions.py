@@ -1,7 +1,5 @@
 """Texts that name an error and tell of no failure, texts in other letters, and processes that a signal ended."""
 
-import time
-
 import pytest
 
 from bfcviz.analysis.message_advice import advise
@@ -215,22 +213,6 @@ def test_other_letters_do_not_hide_a_message():
     assert (found.message, judge(found).second) == ("cuda-call", "capacity")
     (found,) = told(f"cuda out of memory\n{OLD}\n")
     assert (found.line, found.facts["requested"], found.count) == (2, 48 * MIB, 1)
-
-
-def test_a_long_text_of_mentions_takes_time_by_its_length():
-    lines = (
-        "allocation on device and cuda out of memory\n",
-        '"CUDA out of memory" in \' x `\n',
-        "error(error(error(",
-        "If you see If you see difference between 没有 CUDA out of memory `\n",
-        "  # CUDA out of memory | CUDA error: out of memory | x\n",
-        "alloc\nate mem\nory we get the this error message ",
-        "a/b/c/d/e_f: ld: error allocating memory\n",
-    )
-    for line in lines:
-        start = time.process_time()
-        assert len(told(line * (MIB // 8 // len(line)))) <= 1
-        assert time.process_time() - start < 5
 
 
 def test_a_signal_does_not_say_who_sent_it():

@@ -1,6 +1,5 @@
 import gzip
 import random
-import time
 from pathlib import Path
 
 import pytest
@@ -127,26 +126,6 @@ def test_a_repeated_header_goes_on_with_the_heap_where_it_can(tmp_path: Path) ->
     over_midnight = opened(tmp_path, current(ROWS[:2], 86_390) + current(ROWS[2:], 10))
     assert len(over_midnight.origin.pools) == 1
     assert over_midnight.read(0, len(over_midnight))["time"][-1] // 1_000_000_000 == 22
-
-
-def test_the_time_is_proportional_to_the_number_of_headers(tmp_path: Path) -> None:
-    """A header before each request: the requests before it are not read again."""
-    header, *lines = current(
-        [("allocate", 0x7F0000000000 + at * 512, 256, 0) for at in range(3000)]
-    ).splitlines()
-    begun = time.process_time()
-    trace = opened(tmp_path, "".join(f"{header}\n{line}\n" for line in lines))
-    assert time.process_time() - begun < 10  # it took half a minute
-    assert len(trace.origin.pools) == 1
-    assert counts(trace)[Kind.ALLOCATE] == 3000
-
-
-def test_allocations_over_very_many_regions_in_use_are_left_out_in_time(tmp_path: Path) -> None:
-    rows = [("allocate", (1 << 30) + at * 1024, 512, 0) for at in range(3000)]
-    begun = time.process_time()
-    trace = opened(tmp_path, current(rows + [("allocate", 1 << 30, 1 << 32, 0)] * 3000))
-    assert time.process_time() - begun < 8  # it took far longer
-    assert "3,000 allocations over memory whose free was not seen" in trace.origin.reasons[0]
 
 
 def test_logs_of_several_runs_in_one_file_are_pools(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Texts of systems that ended a process, of refused system memory, and of servers, libraries and fixed buffers."""
 
-import time
-
 import pytest
 
 from bfcviz.analysis.message_advice import AdviceWord
@@ -628,12 +626,3 @@ def test_a_component_a_task_and_an_array_have_their_names():
     text = next(text for text, framework, *_ in TEXTS if framework == "systemd")
     assert "  unit                  a.service" in str(read(text))
     assert str(read("Exit Code: 137")).startswith("Linux ended a process: perhaps host memory.")
-
-
-@pytest.mark.parametrize(
-    "line", ["Killed\n", "MemoryError\n", "12 Killed 137 Exit Code: 137\n", "1/2 OOMKilled "]
-)
-def test_long_texts_take_time_by_their_length(line):
-    start = time.process_time()
-    read(line * (MIB // 4 // len(line)))
-    assert time.process_time() - start < 6

@@ -3,7 +3,6 @@
 import asyncio
 import contextvars
 import gc
-import json
 import pickle
 import random
 import weakref
@@ -11,7 +10,7 @@ import weakref
 import numpy as np
 import pytest
 from heaps import KIB, MIB, assert_model_agrees
-from processes import needs_compiled, run_code
+from processes import needs_compiled
 
 from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
@@ -180,34 +179,6 @@ def test_the_limit_leaves_the_machine_room_unless_told():
     heap = serve_numpy().allocator
     assert 64 * MIB <= heap.limit <= memory_limits.total_memory() * 7 // 8
     assert heap.sub_allocator.keep_available == memory_limits.total_memory() // 32
-
-
-def test_deleted_arrays_leave_the_memory_of_the_process():
-    """In a process of its own: what other tests left in this one comes and goes."""
-    held, left = json.loads(
-        run_code("""
-import resource
-from pathlib import Path
-
-import numpy as np
-
-from bfcviz.live.numpy import serve_numpy
-
-
-def resident():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
-with serve_numpy("1GiB"):
-    before = resident()
-    arrays = [np.ones(5 * 2**20 // 8) for _ in range(20)]
-    held = resident() - before
-    arrays.clear()
-    print([held, resident() - before])
-""")
-    )
-    assert held > 90 * MIB
-    assert left < 40 * MIB
 
 
 # -- arrays that outlive it -----------------------------------------------------------------------------------------
