@@ -493,10 +493,8 @@ def failure_headline(found: Diagnosis) -> str:
     needed = f"OOM: needed {about}{format_bytes(found.requested)}"
     reason = _WORDS[found.verdict].reason(found)
     if found.growing is not None:
-        grows = path_end(found.growing.names[0], LONGEST_IN_HEADLINE)
-        reason += (
-            ", which grows every step" if reason.endswith(f" {grows}") else f"; {grows} grows every step"
-        )
+        grows, pace = path_end(found.growing.names[0], LONGEST_IN_HEADLINE), found.growing.pace(0)
+        reason += f", which grows {pace}" if reason.endswith(f" {grows}") else f"; {grows} grows {pace}"
     return f"{needed}{_failure_headline_numbers(found)}: {reason}"
 
 

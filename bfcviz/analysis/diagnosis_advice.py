@@ -346,7 +346,7 @@ def _growing_holder_advice(found: Diagnosis) -> Advice | None:
         return None
     return Advice(
         AdviceKind.GROWING_HOLDER,
-        f"Free what {cut(grown.names[0])} keeps of each step, if it is not meant to stay: {growing_text(grown)}. "
+        f"Free what {cut(grown.names[0])} keeps, if it is not meant to stay: {growing_text(grown)}. "
         "While it goes on, a larger limit only delays the failure.",
         {
             "holders": grown.growing,

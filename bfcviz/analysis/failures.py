@@ -105,7 +105,7 @@ def judged_diagnosis(model: Model, found: Diagnosis, runs: int, *, tries: bool =
     if has_chunks and found.verdict not in {Verdict.ABOVE_LIMIT, Verdict.NO_FAILURE}:
         found = replace(found, runs=runs_with_pins(model, found.rounded, runs), held_by=held_by(model))
     if tries and found.event is not None and found.verdict is not Verdict.NO_FAILURE:
-        found = replace(found, growing=growth_until(model, found.event))
+        found = replace(found, growing=growth_until(model, found.event, still_held=True))
     from bfcviz.analysis.diagnosis_advice import advice_for  # noqa: PLC0415  with the tables of all messages: `info` needs none
 
     return replace(found, advice=tuple(advice_for(found, model.trace if tries else None)))

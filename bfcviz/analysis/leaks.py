@@ -26,17 +26,30 @@ if TYPE_CHECKING:
     from pyarrow import Table
 
 # ------------------------------------------------------------------------------
-# Growth: holders that have more memory at the end of every step than at the end of the step before.
+# Growth: holders that have more memory at the end of every step than at the end of the step before, or that keep
+# something now and then, and never free it.
 
 GROWING: Final = np.dtype(
     [
         ("chunks", "<i8"),  # gained from the first compared end of a step to the last one
         ("bytes", "<i8"),
         ("times", "<u4"),  # from one compared end to the next, so often it had more bytes
+        ("grows", "?"),  # every time, or steadily: see `_SPANS`
         ("label", "<u4"),  # number of the label with most bytes among the chunks that stayed
     ]
 )
 """What one holder gained."""
+
+_SPANS: Final = 8
+"""A holder that keeps something in some steps only leaks if it never shrinks between the compared ends, and has more
+bytes after each of so many equal spans of them: a cache that is filled at the beginning does not."""
+
+_LEAST_EVERY: Final = 0.9
+"""Chunks a step, on average: a holder that gains fewer does not gain one every step."""
+
+_MOSTLY: Final = 0.75
+"""The share of equal steps among all between marks: where more do something else, such as an evaluation, a holder may
+leak in those."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +58,7 @@ class Growth:
 
     Attributes:
         steps: what was compared; its `reason` says why if nothing was.
-        rows: of GROWING, by bytes gained, those that grew every time first.
+        rows: of GROWING, by bytes gained, those that leak first.
         names: the path of each holder.
         chunks: chunks in use at each compared end, (holders, ends), int64.
         bytes: their bytes, (holders, ends), int64.
@@ -64,12 +77,12 @@ class Growth:
 
     @property
     def growing(self) -> int:
-        """The number of holders that leak: they grew every time; they are the first rows."""
-        return int(np.count_nonzero(self.rows["times"] == self.intervals))
+        """The number of holders that leak: they grew every time, or steadily; they are the first rows."""
+        return int(np.count_nonzero(self.rows["grows"]))
 
     @property
     def grown_bytes(self) -> int:
-        """What the holders that leak gained, those that grew every time."""
+        """What the holders that leak gained."""
         return int(self.rows["bytes"][: self.growing].sum())
 
     @property
@@ -79,25 +92,49 @@ class Growth:
             (self.names[row], signed_bytes(self.a_step(row)[1]), f"{self.a_step(row)[0]:+,.1f}")
             for row in range(min(self.growing, _MOST_IN_TABLE))
         ]
-        return AnswerTable(("grows every step", "bytes", "chunks"), rows)
+        return AnswerTable(("grows, a step", "bytes", "chunks"), rows)
+
+    @property
+    def equal_steps(self) -> int:
+        """The equal steps from the first compared end to the last one."""
+        return self.intervals * self.steps.every
+
+    @property
+    def _all_steps(self) -> int:
+        """The same with the steps between marks that did less or more."""
+        if self.steps.allocation or not self.intervals:
+            return self.equal_steps
+        return int(self.steps.numbers[-1] - self.steps.numbers[0])
 
     def a_step(self, row: int) -> tuple[float, float]:
-        """Chunks and bytes that a holder leaks each step."""
-        steps = self.intervals * self.steps.every
-        return int(self.rows["chunks"][row]) / steps, int(self.rows["bytes"][row]) / steps
+        """Chunks and bytes that a holder leaks each equal step if that is always the same; else on average of all."""
+        chunks, size = int(self.rows["chunks"][row]), int(self.rows["bytes"][row])
+        equal, every = self.equal_steps, self._all_steps
+        gains = np.diff(self.chunks[row])
+        alike = equal >= _MOSTLY * every and chunks % equal == 0 and (gains == gains[0]).all()
+        steps = equal if alike else every
+        return chunks / steps, size / steps
+
+    def is_every(self, row: int) -> bool:
+        """Whether a holder leaks every step, as far as it was compared; else only some steps keep something."""
+        return bool(self.rows["times"][row] == self.intervals) and not 0 < self.a_step(row)[0] < _LEAST_EVERY
+
+    def pace(self, row: int) -> str:
+        """How a holder leaks: `every step` or `steadily`."""
+        return "every step" if self.is_every(row) else "steadily"
 
     def to_arrow(self) -> "Table":
         """One row a holder that grew: what it gained and each step, and the lists of chunks and bytes at each end."""
         pa = arrow("to_arrow()")
-        steps = max(self.intervals * self.steps.every, 1)
+        rates = np.array([self.a_step(row) for row in range(len(self.rows))], np.float64).reshape(-1, 2)
         return pa.table(
             {
                 "holder": pa.array(list(self.names), pa.string()),
                 "every_step": self.rows["times"] == self.intervals,
                 "chunks_gained": self.rows["chunks"],
                 "bytes_gained": self.rows["bytes"],
-                "chunks_a_step": self.rows["chunks"] / steps,
-                "bytes_a_step": self.rows["bytes"] / steps,
+                "chunks_a_step": rates[:, 0],
+                "bytes_a_step": rates[:, 1],
                 "chunks": pa.array(self.chunks.tolist(), pa.list_(pa.int64())),
                 "bytes": pa.array(self.bytes.tolist(), pa.list_(pa.int64())),
             }
@@ -120,10 +157,11 @@ def growth(model: Model, steps: EqualSteps, how: Grouping) -> Growth:
     return counted.compared(steps, taken(last, last["born"] >= ends[0]))
 
 
-def growth_until(model: Model, stop: int) -> Growth | None:
-    """What leaked at every equal step that ended by `stop`; None: nothing did, or the trace does not suit.
+def growth_until(model: Model, stop: int, *, still_held: bool = False) -> Growth | None:
+    """What leaked from step to step until `stop`; None: nothing did, or the trace does not suit.
 
-    Nothing did also where all that grew is less than a tenth of what is in use. The model returns to its step.
+    Nothing did also where all that grew is less than a tenth of what is in use. `still_held`: nor did what was mostly
+    freed before `stop`, such as by a program that went on to something else. The model returns to its step.
     """
     trace = model.trace
     if stop > _MOST_SEARCHED_FOR_GROWTH or holds_only_states(trace.origin.details):
@@ -132,20 +170,43 @@ def growth_until(model: Model, stop: int) -> Growth | None:
     before = steps.ends <= stop
     if np.count_nonzero(before) < FEWEST:
         return None
-    found = growth(
-        model,
-        replace(steps, numbers=steps.numbers[before], ends=steps.ends[before]),
-        grouping(trace, model.pool, "op"),
-    )
+    how = grouping(trace, model.pool, "op")
+    found = growth(model, replace(steps, numbers=steps.numbers[before], ends=steps.ends[before]), how)
     with model.visiting(stop):
-        in_use = int(model.in_use()["size"].sum())
-    return found if found.growing and found.grown_bytes >= in_use * _LEAST_GROWN else None
+        chunks = model.in_use()
+    if still_held and len(found.rows):
+        found = _kept_growth(found, how, chunks)
+    return found if found.growing and found.grown_bytes >= int(chunks["size"].sum()) * _LEAST_GROWN else None
+
+
+def _kept_growth(found: Growth, how: Grouping, chunks: NDArray[np.void]) -> Growth:
+    """The holders that leaked and still have most of it in `chunks`: what is freed later is no leak."""
+    ends = found.steps.ends
+    stayed = taken(chunks, (chunks["born"] >= ends[0]) & (chunks["born"] < ends[-1]))
+    numbers, paths = how.grouped(stayed)
+    sizes = np.zeros(len(paths), np.uint64)
+    np.add.at(sizes, numbers, stayed["size"])
+    left = dict(zip(map(how.text, paths), sizes.tolist(), strict=True))
+    kept = [
+        row
+        for row, name in enumerate(found.names[: found.growing])
+        if left.get(name, 0) >= _LEAST_KEPT * int(found.rows["bytes"][row])
+    ]
+    return replace(
+        found,
+        rows=found.rows[kept],
+        names=[found.names[row] for row in kept],
+        chunks=found.chunks[kept],
+        bytes=found.bytes[kept],
+    )
 
 
 _MOST_SEARCHED_FOR_GROWTH: Final = 1_000_000
 """Events: a fraction of a second."""
 
 _LEAST_GROWN: Final = 0.1
+_LEAST_KEPT: Final = 0.75
+"""Of what a holder gained, at the end of the search."""
 
 
 class _LeakCounts:
@@ -165,13 +226,17 @@ class _LeakCounts:
 
     def compared(self, steps: EqualSteps, stayed: NDArray[np.void]) -> Growth:
         """The holders that leaked bytes from the first end to the last; `stayed`: the chunks allocated since."""
-        times = np.count_nonzero(np.diff(self._bytes, axis=1) > 0, axis=1)
+        changes = np.diff(self._bytes, axis=1)
+        times, most = np.count_nonzero(changes > 0, axis=1), changes.shape[1]
         gained = self._bytes[:, -1] - self._bytes[:, 0]
-        most = self._bytes.shape[1] - 1
-        order = np.lexsort([-gained, times < most])
+        grows = (times == most) & (not steps.is_single)
+        if most >= 2 * _SPANS and not steps.is_single:
+            spans = np.add.reduceat(changes, np.arange(_SPANS) * most // _SPANS, axis=1)
+            grows |= (changes >= 0).all(axis=1) & (spans > 0).all(axis=1)
+        order = np.lexsort([-gained, ~grows])
         order = order[gained[order] > 0]
         rows = np.zeros(len(order), GROWING)
-        rows["bytes"], rows["times"] = gained[order], times[order]
+        rows["bytes"], rows["times"], rows["grows"] = gained[order], times[order], grows[order]
         rows["chunks"] = (self._chunks[:, -1] - self._chunks[:, 0])[order]
         place = np.full(len(self._bytes), -1, np.intp)
         place[order] = np.arange(len(order))
@@ -453,6 +518,8 @@ def growth_lines(trace: Trace, found: Growth) -> list[str]:
     if steps.reason:
         return [f"growth is not known: {steps.reason}"]
     lines = [_compared_steps_text(found)]
+    if steps.is_single:
+        return [f"growth is not known: nothing repeats but single allocations of {steps.allocation!r}"]
     count = found.growing
     if not count:
         return [*lines, "no holder grew every step"]
@@ -461,7 +528,7 @@ def growth_lines(trace: Trace, found: Growth) -> list[str]:
         lines.append(f"{_gained_text(found, row)}: {name}{at}")
     if count > _MOST:
         left = sum(found.a_step(row)[1] for row in range(_MOST, count))
-        lines.append(f"{signed_bytes(left)} every step: {count - _MOST:,} more holders")
+        lines.append(f"{signed_bytes(left)} a step: {count - _MOST:,} more holders")
     return lines
 
 
@@ -484,20 +551,26 @@ def _compared_steps_text(found: Growth) -> str:
 
 def growing_text(found: Growth) -> str:
     """What a holder leaks: `+1 chunk, +82.6 KiB every step. That made 5.3 MiB from step 23 to step 89`."""
-    others = found.growing - 1
-    first, last = (f"{found.steps.numbers[end]:,}" for end in (0, -1))
+    others, steps = found.growing - 1, found.steps
+    first, last = (f"{steps.numbers[end]:,}" for end in (0, -1))
+    where = f"from step {first} to step {last} of the program"
+    if steps.allocation:
+        where = f"in {found.equal_steps:,} steps, each from an allocation of {steps.allocation} to the next"
     return (
         f"{_gained_text(found, 0)}{f'; {others:,} more grow, too' if others else ''}. That made "
-        f"{format_bytes(found.grown_bytes)} from step {first} to step {last} of the program"
+        f"{format_bytes(found.grown_bytes)} {where}"
     )
 
 
 def _gained_text(found: Growth, row: int) -> str:
     """What a holder leaks: `+12 chunks, +3.1 MiB every step`."""
     chunks, size = found.a_step(row)
+    if 0 < chunks < 0.6:
+        return f"about +1 chunk in {1 / chunks:,.0f} steps, {signed_bytes(size)} a step"
     same = len(set(map(int, found.chunks[row, 1:] - found.chunks[row, :-1]))) == 1
     amount = f"{chunks:+,.0f}" if same and chunks == int(chunks) else f"about {chunks:+,.1f}"
-    return f"{amount} {'chunk' if amount == '+1' else 'chunks'}, {signed_bytes(size)} every step"
+    every = "every" if found.is_every(row) else "a"
+    return f"{amount} {'chunk' if amount == '+1' else 'chunks'}, {signed_bytes(size)} {every} step"
 
 
 def leak_lines(trace: Trace, found: Leaks) -> list[str]:

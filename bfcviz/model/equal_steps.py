@@ -45,6 +45,7 @@ _ABOUT: Final = 0.95
 """A kind of allocation with this share of the best one is as good."""
 
 _MOST_KINDS: Final = 256
+_MOST_SIZES: Final = 16
 _MOST_SEARCHED: Final = 1 << 22
 """Allocations in which a repetition is searched, at least."""
 
@@ -69,6 +70,7 @@ class EqualSteps:
         ends: the step (the position in the trace) at which each of them ends, ascending.
         reason: why there is nothing to compare; empty otherwise.
         allocation: without marks: the kind of allocation that begins each step; empty otherwise.
+        allocations: how many an equal step makes, the median; 0: not known.
     """
 
     name: str
@@ -80,6 +82,12 @@ class EqualSteps:
     ends: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     reason: str = ""
     allocation: str = ""
+    allocations: int = 0
+
+    @property
+    def is_single(self) -> bool:
+        """Whether a step is one allocation, found without marks: a loop that fills a list is no program's step."""
+        return bool(self.allocation) and self.allocations == 1
 
     @property
     def unmarked(self) -> bool:
@@ -111,28 +119,43 @@ def equal_steps(
 def repeated_steps(trace: Trace, pool: int = 0, warm_up: int | None = None) -> EqualSteps:
     """Find the steps of a program without marks: from each allocation of one kind to the next of this kind.
 
-    Allocations are of one kind if they have the same label, unnamed ones if they request the same size. The kind is one
-    whose equal steps hold the most of all allocations; of several, the one with the longest steps. All events are read,
-    and the newest allocations are searched. `warm_up`: see `equal_steps`.
+    Allocations are of one kind if they have the same label, or the same label and requested size (a line that makes
+    small temporary memory, too, comes several times a step); unnamed ones if they request the same size. The kind is
+    one whose equal steps hold the most of all allocations; of several, the one with the longest steps. All events are
+    read, and the newest allocations are searched. `warm_up`: see `equal_steps`.
     """
-    seqs, kinds = _allocations_for_equal_steps(trace, pool)
-    found, at, counts = np.unique(kinds, return_inverse=True, return_counts=True)
-    places = np.split(np.argsort(at, kind="stable"), np.cumsum(counts)[:-1])
-    spans = np.array([each[-1] - each[0] for each in places if len(each)], np.int64)
-    fits = np.flatnonzero((counts > 2 * FEWEST) & (spans * 2 >= len(seqs))) if len(seqs) else counts[:0]
-    fits = fits[np.argsort(counts[fits], kind="stable")][:_MOST_KINDS]  # the longest steps first
-    shares = [_share_of_alike(np.diff(places[each]), len(seqs)) for each in fits.tolist()]
+    seqs, kinds, sizes = _allocations_for_equal_steps(trace, pool)
+    counts = np.unique(kinds, return_counts=True)[1]
+    places = np.split(np.argsort(kinds, kind="stable"), np.cumsum(counts)[:-1])
+    fits = [each for each in places if _may_separate_steps(each, len(seqs))]
+    fits = sorted(fits, key=len)[:_MOST_KINDS]  # the longest steps first
+    fits = sorted((part for each in fits for part in _by_size(each, sizes, len(seqs))), key=len)[:_MOST_KINDS]
+    shares = [_share_of_alike(np.diff(each), len(seqs)) for each in fits]
     best = max(shares, default=0.0)
     if best < _LEAST_COVERED:
         reason = "no allocation comes again and again, each time after about as much work"
         return EqualSteps("", reason=reason)
-    chosen = int(fits[next(row for row, share in enumerate(shares) if share >= _ABOUT * best)])
-    kind = int(found[chosen])
+    cuts = fits[next(row for row, share in enumerate(shares) if share >= _ABOUT * best)]
+    kind = int(kinds[cuts[0]])
     name = trace.labels.name(kind) if kind < _UNNAMED else format_bytes(kind - _UNNAMED)
-    cuts = places[chosen]
     work = np.diff(cuts)
     alike = _alike_steps(work, by_work=True)
     return _compared_equal_steps(EqualSteps("", allocation=name), seqs[cuts], work, alike, warm_up)
+
+
+def _may_separate_steps(places: NDArray[np.intp], total: int) -> bool:
+    """Whether allocations at these places among all are enough to separate steps, over half of the trace or more."""
+    return len(places) > 2 * FEWEST and int(places[-1] - places[0]) * 2 >= total
+
+
+def _by_size(places: NDArray[np.intp], sizes: NDArray[np.uint64], total: int) -> list[NDArray[np.intp]]:
+    """The allocations of one label, to find repeated steps; and those of each size apart, where it has several."""
+    there, counts = np.unique(sizes[places], return_counts=True)
+    if len(there) == 1:
+        return [places]
+    often = there[counts > 2 * FEWEST][:_MOST_SIZES]
+    parts = [places[sizes[places] == size] for size in often]
+    return [places, *(each for each in parts if _may_separate_steps(each, total))]
 
 
 def _share_of_alike(work: NDArray[np.int64], total: int) -> float:
@@ -141,22 +164,28 @@ def _share_of_alike(work: NDArray[np.int64], total: int) -> float:
     return float(work[alike].sum() / total) if len(alike) > 2 * FEWEST - 1 else 0.0
 
 
-def _allocations_for_equal_steps(trace: Trace, pool: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """The `seq` and kind of the newest allocations: the number of the label, or `_UNNAMED` + the requested bytes."""
+def _allocations_for_equal_steps(
+    trace: Trace, pool: int
+) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint64]]:
+    """The newest allocations: `seq`; kind, the number of the label or `_UNNAMED` + the requested bytes; these bytes."""
     seqs: list[NDArray[np.int64]] = []
     kinds: list[NDArray[np.uint64]] = []
+    sizes: list[NDArray[np.uint64]] = []
     held = 0
     for block in trace.blocks():
         mine = block[(block["kind"] == Kind.ALLOCATE) & (block["pool"] == pool)]
         label = mine["label"].astype(np.uint64)
         seqs.append(mine["seq"].astype(np.int64))
         kinds.append(np.where(label > 0, label, mine["requested"] + np.uint64(_UNNAMED)))
+        sizes.append(mine["requested"].astype(np.uint64))
         held += len(mine)
         while held - len(seqs[0]) > _MOST_SEARCHED:
             held -= len(seqs.pop(0))
             kinds.pop(0)
-    nothing = [np.zeros(0, np.int64)]
-    return np.concatenate(seqs or nothing), np.concatenate(kinds or [np.zeros(0, np.uint64)])
+            sizes.pop(0)
+    nothing = [np.zeros(0, np.uint64)]
+    found = np.concatenate(seqs or [np.zeros(0, np.int64)])
+    return found, np.concatenate(kinds or nothing), np.concatenate(sizes or nothing)
 
 
 def _compared_equal_steps(
@@ -168,7 +197,8 @@ def _compared_equal_steps(
 ) -> EqualSteps:
     """The equal steps to compare; `cut` says what separates them, `seqs` where."""
     skipped = max(len(alike) // 4, 1) if warm_up is None else warm_up
-    found = replace(cut, found=len(work), equal=len(alike), warm_up=skipped)
+    typical = int(np.median(work[alike])) if len(alike) else 0
+    found = replace(cut, found=len(work), equal=len(alike), warm_up=skipped, allocations=typical)
     left = alike[skipped:]
     if len(left) < FEWEST:
         what = f"allocations of {cut.allocation!r}" if cut.allocation else f"marks {cut.name!r}"

@@ -9,7 +9,7 @@ from shared import sample_trace
 from unit.figures.synthetic import KiB, MiB, PlainHeap
 from unit.model.plain_holders import STACK, trace_of_heap
 
-from bfcviz.analysis.leaks import growth_lines, leak_lines, leaks
+from bfcviz.analysis.leaks import growth_lines, growth_until, leak_lines, leaks
 from bfcviz.errors import TraceError
 from bfcviz.model import Model
 from bfcviz.model.equal_steps import MOST, equal_steps
@@ -229,6 +229,81 @@ def test_what_does_not_leak_does_not_grow_without_marks():
     found = leaks(Program(cached=3, name="").run(40)).growth
     assert (found.steps.reason, found.growing) == ("", 0)
     assert found.steps.allocation == "forward/activation"
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_line_with_small_memory_of_its_own_is_counted_once_a_step(marked):
+    """As `np.ones` makes: the array, and two numbers that are freed at once."""
+    heap = PlainHeap(1024 * MiB)
+    for step in range(40):
+        heap.allocate(MiB, "rows.py:4")
+        for _ in range(2):
+            heap.free(heap.allocate(256, "rows.py:4"))
+        if marked:
+            heap.mark("step", step)
+    found = leaks(heap.trace()).growth
+    assert found.steps.found == 39
+    assert (found.growing, found.a_step(0)) == (1, (1, MiB))
+
+
+def test_a_loop_that_fills_a_list_is_no_program_that_repeats_its_steps():
+    heap = PlainHeap(64 * MiB)
+    for _ in range(40):
+        heap.allocate(KiB, "load.py:8")
+    found = leaks(heap.trace()).growth
+    assert (found.steps.is_single, found.growing) == (True, 0)
+    assert growth_until(Model(heap.trace()), 40) is None
+
+
+def test_what_was_freed_before_the_failure_is_not_its_cause():
+    heap = PlainHeap(64 * MiB)
+    kept = []
+    for step in range(40):
+        heap.free(heap.allocate(64 * KiB, "read"))
+        kept.append(heap.allocate(MiB, "batch"))
+        heap.mark("step", step)
+    full = len(heap.trace())
+    for address in kept[::2]:
+        heap.free(address)
+    trace = heap.trace()
+    model = Model(trace)
+    assert growth_until(model, full, still_held=True).names == ["batch"]
+    assert growth_until(model, len(trace), still_held=True) is None
+
+
+# ------------------------------------------------------------------------------
+# A leak in some steps only: an average, and only where it goes on.
+
+
+@pytest.mark.parametrize("extra", [True, False], ids=["an allocation more", "the same work"])
+@pytest.mark.parametrize(("every", "steps"), [(5, 200), (10, 400), (50, 1000)])
+def test_what_some_steps_keep_is_found_as_an_average(every, steps, extra):
+    heap = PlainHeap(1024 * MiB)
+    for step in range(steps):
+        keeps = step % every == 0
+        held = [heap.allocate(64 * KiB, "forward"), heap.allocate(64 * KiB, "loss")]
+        if keeps and extra:
+            heap.allocate(64 * KiB, "history")
+        heap.free(held[0])
+        if extra or not keeps:
+            heap.free(held[1])
+        heap.mark("step", step)
+    found = leaks(heap.trace()).growth
+    assert (found.growing, found.names[0]) == (1, "history" if extra else "loss")
+    assert found.a_step(0)[0] == pytest.approx(1 / every, rel=0.2)
+    assert not found.is_every(0)
+
+
+def test_a_cache_that_is_filled_now_and_then_at_first_is_no_leak():
+    heap = PlainHeap(1024 * MiB)
+    for step in range(200):
+        heap.free(heap.allocate(64 * KiB, "forward"))
+        if step % 5 == 0 and step < 120:
+            heap.allocate(64 * KiB, "cache")
+        else:
+            heap.free(heap.allocate(64 * KiB, "other"))
+        heap.mark("step", step)
+    assert leaks(heap.trace()).growth.growing == 0
 
 
 def test_work_without_a_rhythm_has_no_steps_and_marks_come_first():
