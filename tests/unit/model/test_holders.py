@@ -10,6 +10,7 @@ from unit.figures.synthetic import MiB, PlainHeap, trace_of
 from unit.model.plain_holders import labels_of, plain_sums, trace_of_heap
 
 import bfcviz
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.errors import TraceError
 from bfcviz.events.label_table import Labels
 from bfcviz.events.marks import BEGINS, ENDS
@@ -447,3 +448,12 @@ def test_a_mark_is_visited_once_and_events_are_searched_once(monkeypatch):
     )
     assert growth_of(trace, marks, index) == first
     assert (sought, any(read)) == ([], False)
+
+
+@pytest.mark.parametrize(("requested", "is_said"), [(300, True), (512, False)])
+def test_the_text_says_where_chunks_are_larger_than_what_was_requested(requested, is_said):
+    heap = bfcviz.BFCAllocator(SimulatedSubAllocator(), "1MiB")
+    address = heap.allocate(requested)
+    text = str(bfcviz.holders(heap))
+    heap.free(address)
+    assert (f"{requested} B of 512 B" in text) is is_said
