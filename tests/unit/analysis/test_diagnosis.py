@@ -304,7 +304,7 @@ def test_the_largest_are_named_and_the_others_counted_together():
     )
     assert [each["name"] for each in diagnosis_json(found)["held_by"]] == ["a", "b", "c", "2 others"]
     assert found.verdict is Verdict.CAPACITY
-    assert failure_headline(found).endswith(f" {6 / 16:.0%} of it held by a")
+    assert f" {6 / 14:.0%} of the bytes in use " in failure_headline(found)  # as the list of holders
     (advice,) = (each for each in found.advice if each.kind is AdviceKind.LARGEST_HOLDER)
     assert advice.numbers == {"bytes": 6 * MIB, "chunks": 2, "missing": 6 * MIB}
 
@@ -367,6 +367,17 @@ def test_it_has_the_numbers_and_the_reason(regions, options, facts):
     found = headline(regions, **options)
     assert found.startswith("OOM")
     assert [fact for fact in facts if fact not in found] == []
+
+
+@pytest.mark.parametrize(
+    ("region", "is_full"), [([64], True), ([63.5, -0.5], True), ([63, -1], False), ([21, -43], False)]
+)
+def test_a_pool_is_full_only_where_nearly_nothing_is_free(region, is_full):
+    trace = state([region], asked=45, limit=64)
+    found = diagnose(trace, len(trace) - 1)
+    assert found.verdict is Verdict.CAPACITY
+    assert found.is_full == is_full
+    assert [" full" in text for text in (failure_headline(found), found.reason)] == [is_full] * 2
 
 
 def peak_of(*allocations):
