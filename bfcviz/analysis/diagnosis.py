@@ -638,8 +638,8 @@ def _fragmentation_reason(found: Diagnosis) -> str:
     names = list(dict.fromkeys(filter(None, (pin.name for pin in largest_first(found.pinned_by)))))
     if not names:
         size, count = format_bytes(found.runs[0].bytes_in_use), found.runs[0].chunks_in_use
-        what = "an unnamed chunk" if count == 1 else f"{count:,} unnamed chunks"
-        return f"fragmented by {what} of {size}"
+        several = f"{size} in {count:,} unnamed chunks"
+        return f"fragmented by {several if count > 1 else f'an unnamed chunk of {size}'}"
     others = f" and {counted(len(names) - 1, 'other')}" if len(names) > 1 else ""
     return f"fragmented by {path_end(names[0], LONGEST_IN_HEADLINE)}{others}"
 

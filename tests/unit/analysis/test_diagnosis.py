@@ -358,6 +358,11 @@ def headline(regions, **options):
         ([[-4]], {"asked": 2, "limit": 4, "has_heap": False}, ["does not show the heap"]),
         ([[4, -4, 1, -4]], {"asked": 6, "limit": 13, "is_exact": False}, ["about 6.0 MiB"]),
         ([[4, -4, 1, -4]], {"asked": 6, "limit": 13, "names": False}, ["unnamed chunk of 1.0 MiB"]),
+        (
+            [[4, -4, 1, 1, -4]],
+            {"asked": 7, "limit": 14, "names": False},
+            ["fragmented by 2.0 MiB in 2 unnamed chunks"],
+        ),
         ([[4, -4, 1, 1, -4]], {"asked": 7, "limit": 14}, ["fragmented by op2 and 1 other"]),
         ([[4, -4, 1, -4]], {"asked": 0, "limit": 13}, ["how many bytes"]),
         ([[4, -4, 1, -4]], {"asked": 4 + 1 / 4096, "limit": 13}, ["4.0 MiB (-256 B) of 8.0 MiB"]),
