@@ -474,10 +474,12 @@ def test_the_first_failure_of_a_real_log(name, verdict, asked, free, largest):
 
 @needs_shared
 @needs_log_reader
-def test_what_the_file_lacks_is_about_the_chunks_of_the_places_shown():
-    found = all_failures(bfcviz.open(LOGS / "tf1.4_2017-11_alexnet_k40c.log"))[0]
+@pytest.mark.parametrize("name", ["tf1.4_2017-11_alexnet_k40c", "tf2.14_2023-10_cifar10"])
+def test_what_the_file_lacks_is_about_the_chunks_of_the_best_place(name):
+    found = all_failures(bfcviz.open(LOGS / f"{name}.log"))[0]
     told = [each.numbers["chunks"] for each in found.advice if "unnamed" in each.numbers]
-    assert told == [sum(run.chunks_in_use for run in found.useful_runs or found.runs)]
+    assert told == [found.runs[0].chunks_in_use]
+    assert told == [len(found.pinned_by or found.runs[0].pins)]
 
 
 @needs_shared
