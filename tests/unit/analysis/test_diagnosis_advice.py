@@ -320,7 +320,10 @@ def test_an_incomplete_file_qualifies_what_follows_from_its_chunks():
 
 def test_what_is_missing_says_what_to_run_again():
     found = advice(PINNED, 5, 13, names=False)["rerun"]
-    assert found.numbers == {"chunks": 1, "unnamed": 1}  # of the best place, as the report and the map show it
+    assert found.numbers == {
+        "chunks": 1,
+        "unnamed": 1,
+    }  # of the best place, as the report and the map show it
     several = advice([[4, -4, 1, 1, -4]], 7, 14, names=False)["rerun"]
     assert several.numbers == {"chunks": 2, "unnamed": 2}
     assert "2 chunks" in several.text
