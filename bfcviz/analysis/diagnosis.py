@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 # Diagnosis: the verdict on one request, with the numbers that it follows from.
 
 _WIDTH: Final = 110  # characters of a line in a notebook
+_FREE_IN_FULL: Final = 0.01  # of a pool that is called full, the share that is free, at most
 
 
 class Verdict(StrEnum):
@@ -273,6 +274,11 @@ class Diagnosis(Answer):
         """Of a diagnosis, 1 - largest_free_chunk / free_bytes; 0 where nothing is free."""
         missing = self.free_bytes - self.largest_free_chunk
         return missing / self.free_bytes if self.free_bytes else 0.0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing of the diagnosed pool is free, or nearly nothing."""
+        return self.knows("free_bytes", "pool_bytes") and self.free_bytes <= _FREE_IN_FULL * self.pool_bytes
 
     @property
     def device_used(self) -> int | None:
@@ -612,11 +618,12 @@ def _refused_reason(found: Diagnosis) -> str:
 
 
 def _capacity_reason(found: Diagnosis) -> str:
-    full, most = f"the pool of {format_bytes(found.pool_bytes)} is full", found.largest_holder
+    pool = f"the pool of {format_bytes(found.pool_bytes)}" if found.knows("pool_bytes") else "the pool"
+    why, most = f"{pool} is full" if found.is_full else f"too little is free in {pool}", found.largest_holder
     if most is None:
-        return full
+        return why
     name = path_end(most.name, LONGEST_IN_HEADLINE)
-    return f"{full}, {most.bytes / found.pool_bytes:.0%} of it held by {name}"
+    return f"{why}, {most.bytes / found.bytes_in_use:.0%} of the bytes in use held by {name}"
 
 
 def _regions_reason(found: Diagnosis) -> str:
@@ -629,8 +636,8 @@ def _fragmentation_reason(found: Diagnosis) -> str:
     names = list(dict.fromkeys(filter(None, (pin.name for pin in largest_first(found.pinned_by)))))
     if not names:
         size, count = format_bytes(found.runs[0].bytes_in_use), found.runs[0].chunks_in_use
-        what = "an unnamed chunk" if count == 1 else f"{count:,} unnamed chunks"
-        return f"fragmented by {what} of {size}"
+        several = f"{size} in {count:,} unnamed chunks"
+        return f"fragmented by {several if count > 1 else f'an unnamed chunk of {size}'}"
     others = f" and {counted(len(names) - 1, 'other')}" if len(names) > 1 else ""
     return f"fragmented by {path_end(names[0], LONGEST_IN_HEADLINE)}{others}"
 
@@ -683,7 +690,8 @@ def _capacity_sentence(found: Diagnosis) -> str:
     if found.exceeds_limit:
         return _exceeds_limit_sentence(found)
     missing = format_bytes(found.rounded - found.free_bytes)
-    return f"The pool is full: {missing} more must be free; {_why_pool_did_not_grow(found)}."
+    why = "The pool is full" if found.is_full else "Less is free than was asked for"
+    return f"{why}: {missing} more must be free; {_why_pool_did_not_grow(found)}."
 
 
 def _exceeds_limit_sentence(found: Diagnosis) -> str:

@@ -187,19 +187,8 @@ def missing_information(found: Diagnosis) -> Iterator[Advice]:
             f"{words.history} to record every event before the failure.",
             largest_free_chunk=found.largest_free_chunk,
         )
-    pins = [pin for run in found.useful_runs or found.runs for pin in run.pins]
-    unnamed, is_one = sum(not pin.label for pin in pins), len(pins) == 1
-    lacking = [
-        *(["how old it is" if is_one else "how old they are"] if pins and found.is_state_only else []),
-        *(["who holds it" if is_one else f"who holds {unnamed:,} of them"] if unnamed else []),
-    ]
-    if lacking:
-        yield _rerun_advice(
-            f"The file does not say of the {counted(len(pins), 'chunk')} in the way {' and '.join(lacking)}. Run "
-            f"again with {words.history}.",
-            chunks=len(pins),
-            unnamed=unnamed,
-        )
+    if lacking := _missing_of_best_place(found, words):
+        yield lacking
     is_failure = found.verdict is not Verdict.NO_FAILURE
     if is_failure and found.bytes_limit is None and found.recorded.device_free is None:
         yield _rerun_advice(
@@ -208,6 +197,27 @@ def missing_information(found: Diagnosis) -> Iterator[Advice]:
             f"({_advised_process_tool(found)}).",
             pool_bytes=found.pool_bytes,
         )
+
+
+def _missing_of_best_place(found: Diagnosis, words: SettingWords) -> Advice | None:
+    """Advice to record what the file does not say of the chunks in the way of the best place."""
+    runs = found.useful_runs or found.runs
+    if not runs or not runs[0].pins:
+        return None
+    chunks, pins = runs[0].chunks_in_use, runs[0].pins
+    unnamed = sum(not pin.label for pin in pins)
+    them, are = ("it", "it is") if chunks == 1 else ("them", "they are")
+    some = them if unnamed == len(pins) else f"{unnamed:,} of them"
+    lacking = [*([f"how old {are}"] * found.is_state_only), *([f"who holds {some}"] if unnamed else [])]
+    if not lacking:
+        return None
+    what = "chunk" if chunks == 1 else f"{chunks:,} chunks"
+    return _rerun_advice(
+        f"The file does not say of the {what} in the way of the best place {' and '.join(lacking)}. Run again with "
+        f"{words.history}.",
+        chunks=chunks,
+        unnamed=unnamed,
+    )
 
 
 def _rerun_advice(text: str, **numbers: float) -> Advice:
@@ -591,7 +601,7 @@ def _other_users_advice(found: Diagnosis) -> Advice | None:
 
 
 def _largest_holder_advice(found: Diagnosis) -> Advice | None:
-    """Advice where to begin in a full pool: at the holder that alone has more than what is missing."""
+    """Advice where to begin if too little is free: at the holder that alone has more than what is missing."""
     missing, most = found.rounded - found.free_bytes, found.largest_holder
     if found.event is None or found.verdict is not Verdict.CAPACITY or most is None or most.bytes < missing:
         return None

@@ -10,7 +10,7 @@ from typing import Final
 import ipywidgets as widgets
 
 from bfcviz.dashboard.table import row
-from bfcviz.figures.export import FORMATS, IMAGES, IN_MEMORY, rendered
+from bfcviz.figures.export import FORMATS, IMAGES, IN_MEMORY, TABLES, rendered
 from bfcviz.figures.panel import Picture
 from bfcviz.units import format_bytes
 
@@ -32,6 +32,7 @@ class ExportRow:
         draw: draws the figure of this name at the current step; returns it and its file name without suffix.
         code: returns the Python that draws the figure of this name at the current step.
         page: returns a page that steps through the events without a kernel, as HTML.
+        without_table: the name of several figures together, which have no table of numbers.
 
     Attributes:
         figure: the menu of figures.
@@ -47,9 +48,11 @@ class ExportRow:
         draw: Callable[[str], tuple[Picture, str]],
         code: Callable[[str], str],
         page: Callable[[], str],
+        without_table: str = "",
     ) -> None:
-        self._draw, self._code, self._page = draw, code, page
+        self._draw, self._code, self._page, self._without_table = draw, code, page, without_table
         self._idle = Lock()  # held while a file is rendered
+        self._showing, self._enabled = Lock(), True  # the thread that renders enables the buttons
         self.figure = widgets.Dropdown(
             options=names,
             description="export",
@@ -65,6 +68,8 @@ class ExportRow:
         self.link.add_class("bfcviz-download")
         self.code = widgets.HTML(layout={"display": "none"})
         self.code.add_class("bfcviz-code")
+        self._set_enabled()
+        self.figure.observe(lambda _: self._set_enabled(), "value")
         self.row = widgets.VBox([row([self.figure, *self.buttons.values(), self.link]), self.code])
 
     def export(self, suffix: str) -> None:
@@ -122,9 +127,17 @@ class ExportRow:
         self._set_enabled(enabled=True)
         self._idle.release()
 
-    def _set_enabled(self, *, enabled: bool) -> None:
-        for name in (*FORMATS, "page"):
-            self.buttons[name].disabled = not enabled
+    def _set_enabled(self, *, enabled: bool | None = None) -> None:
+        """Enable the buttons that make a file, or not (None: as before); those of tables only for one figure."""
+        with self._showing:
+            self._enabled = self._enabled if enabled is None else enabled
+            has_table = self.figure.value != self._without_table
+            for name in (*FORMATS, "page"):
+                self.buttons[name].disabled = not self._enabled or (name in TABLES and not has_table)
+            for name in TABLES:
+                self.buttons[name].tooltip = (
+                    f"export as {name}" if has_table else "choose one view in the menu: it has a table"
+                )
 
     @staticmethod
     def _button(

@@ -11,21 +11,26 @@ from bfcviz.analysis.diagnosis import verdict_sentence
 from bfcviz.analysis.would_fit import Fit, FitBlockers, fit_of, fit_sentence, in_the_way
 from bfcviz.events.label_table import Labels
 from bfcviz.figures.text import harmless
+from bfcviz.figures.theme import following
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.units import format_bytes
 
-STYLE: Final = """
+_RULES: Final = """
 .bfcviz-fit .widget-html-content { line-height: 1.4; font-size: 12px }
 .bfcviz-fit [role=status] {
-  margin: 2px 0; padding: 3px 10px; border-left: 4px solid #25A06F; overflow-wrap: anywhere;
+  margin: 2px 0; padding: 3px 10px; border-left: 4px solid var(--muted); overflow-wrap: anywhere;
   background: var(--jp-layout-color2, rgba(128, 128, 128, 0.1)); color: var(--jp-ui-font-color1, inherit);
 }
+.bfcviz-fit [role=status].fits { border-color: var(--free-line) }
+.bfcviz-fit [role=status].fails { border-color: var(--oom) }
 .bfcviz-fit b { font-size: 13px }
 .bfcviz-fit button { all: unset; cursor: pointer; text-decoration: underline dotted; text-underline-offset: 3px }
 .bfcviz-fit button:focus-visible { outline: 2px solid var(--jp-brand-color1, #1976d2) }
 .bfcviz-fit .end { float: right; margin-left: 12px }
 """
+
+STYLE: Final = following(".bfcviz-fit") + _RULES
 """A page needs it once."""
 
 _MOST: Final = 6  # names of what is in the way
@@ -57,7 +62,10 @@ def _fit_answer_html(fit: Fit, labels: Labels) -> str:
     elif names := in_the_way(fit, labels):
         lines.append(f"In the way in the pool as it is: {_in_the_way_html(names)}.")
     end = "<button type='button' class='end' data-bfcviz='{\"do\":\"ask\"}'>end the question</button>"
-    return f"<div role='status' aria-live='polite'>{end}{'<br>'.join(lines)}</div>"
+    kind = (
+        "fits" if fit.fits or fit.grows else "fails" if fit.is_known and not fit.depends_on_limit else "open"
+    )
+    return f"<div class='{kind}' role='status' aria-live='polite'>{end}{'<br>'.join(lines)}</div>"
 
 
 def _in_the_way_html(names: list[FitBlockers]) -> str:

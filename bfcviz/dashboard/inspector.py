@@ -464,7 +464,9 @@ class Inspector(InspectorTraits):
         self.fit, self.cursor = FitPane(), MapCursor()
         self.header, self.holders, self.chunk = Header(), HoldersPane(self.compare_moments), ChunkPane()
         names = {"everything shown": EVERYTHING} | {kind.title: name for name, kind in FIGURES.items()}
-        self.export_row = ExportRow(names, self.draw_for_export, self._code, self._page_without_kernel)
+        self.export_row = ExportRow(
+            names, self.draw_for_export, self._code, self._page_without_kernel, EVERYTHING
+        )
         super().__init__(trace, **traits)
         widget_lifetime.free_unseen(self)
         try:

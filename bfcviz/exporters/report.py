@@ -36,12 +36,12 @@ from bfcviz.events.label_table import NO_LABEL
 from bfcviz.events.origin import Origin, Status, holds_only_states
 from bfcviz.events.trace import Trace
 from bfcviz.model.find_steps import failed_steps
-from bfcviz.model.grouping import UNNAMED
+from bfcviz.model.grouping import OF_SIZE, UNNAMED
 from bfcviz.model.holders import Holders, holders, largest_holder_rows, other_holders
 from bfcviz.model.model import Model, ModelStats
 from bfcviz.model.timelines import TIMELINE, timeline
 from bfcviz.terminal import escaped, json_text
-from bfcviz.units import format_bytes
+from bfcviz.units import counted, format_bytes
 
 POINTS: Final = 600
 """Rows of a timeline: more would not be seen on a page."""
@@ -479,25 +479,25 @@ def _holder_name(found: Holders, row: int) -> tuple[str, str]:
 
 
 def by_size(report: HeapReport) -> list[ReportRow]:
-    """Rows of a report on the chunks in use by size, those with most bytes first: where the file names no holder."""
-    chunks = report.model.in_use()["size"]
-    sizes, counts = np.unique(chunks, return_counts=True)
-    bytes_of = sizes.astype(np.float64) * counts
-    whole = max(float(bytes_of.sum()), 1.0)
-    order = np.argsort(-bytes_of, kind="stable")
+    """Rows of a report on the chunks in use by size, those with most bytes first: where the file names no holder.
+
+    Sizes of the same text are one row, as in a dashboard.
+    """
+    found = holders(report.model, "size")
+    own, chunks, whole = found.rows["own_bytes"], found.rows["own_chunks"], max(found.bytes_in_use, 1)
+    shown = largest_holder_rows(found, MOST_ROWS)
     rows = [
         ReportRow(
-            f"{int(counts[at]):,} x {format_bytes(int(sizes[at]))}",
-            format_bytes(int(sizes[at]) * int(counts[at])),
-            float(bytes_of[at]) / whole,
+            f"{int(chunks[row]):,} x {found.path(row).removeprefix(OF_SIZE)}",
+            format_bytes(int(own[row])),
+            int(own[row]) / whole,
         )
-        for at in order[:MOST_ROWS].tolist()
+        for row in shown
     ]
-    rest = order[MOST_ROWS:]
-    if len(rest):
-        left, number = float(bytes_of[rest].sum()), int(counts[rest].sum())
-        name = f"{number:,} chunks of {len(rest):,} other sizes"
-        rows.append(ReportRow(name, format_bytes(left), left / whole))
+    rest = other_holders(found, shown)
+    if rest.holders:
+        name = f"{counted(rest.chunks, 'chunk')} of {counted(rest.holders, 'other size')}"
+        rows.append(ReportRow(name, format_bytes(rest.bytes), rest.bytes / whole))
     return rows
 
 

@@ -194,6 +194,9 @@ VECTOR: Final = (".svg", ".pdf")  # the suffixes of style `paper`
 IMAGES: Final = frozenset({".png", ".svg", ".pdf"})
 """The suffixes that need a browser; its start takes seconds."""
 
+TABLES: Final = frozenset({".csv", ".parquet"})
+"""The suffixes of tables of numbers: of one figure, not of several together."""
+
 FORMATS: Final = tuple(_FORMATS)
 """The suffixes that `export` accepts."""
 

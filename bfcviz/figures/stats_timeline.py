@@ -35,6 +35,7 @@ class _Scale:
 def stats_panel(history: History, step: int | None, look: Look) -> Panel:
     """The stats timeline as a panel; only its last trace depends on `step`."""
     theme, scale = look.paints, _stats_axis_scale(history)
+    process, device = _stats_process_line(history, scale, theme), _stats_device_line(history, scale, theme)
     pale = mixed(theme.in_use.fill, theme.paper, 0.6)
     traces = [
         _stats_area(history, scale, "pool", ("pool_bytes", "max"), theme.pool.line, theme.free),
@@ -46,8 +47,8 @@ def stats_panel(history: History, step: int | None, look: Look) -> Panel:
         _stats_band(history, scale, "largest free chunk", "largest_free_chunk", theme.free.line, width=1.8),
         _stats_peak_line(history, scale, theme),
         _stats_limit_line(history, scale, theme),
-        _stats_process_line(history, scale, theme),
-        _stats_device_line(history, scale, theme),
+        process,
+        device,
         marks(history, without_phases(history), scale.reach, theme) | {"legend": 1},
         phases(history, scale.reach, theme) | {"legend": 1},
         failures(history, scale.divisor, theme) | {"legend": 1},
@@ -58,7 +59,7 @@ def stats_panel(history: History, step: int | None, look: Look) -> Panel:
         title_names_y=True,
         title=f"Stats ({scale.unit})",
         caption="pool above in use: free bytes; a band: least to greatest value",
-        definition=_DEFINITION,
+        definition=_DEFINITION + _PROCESS * bool(process["name"]) + _DEVICE * bool(device["name"]),
         traces=traces,
         xaxis=history.xaxis,
         yaxis={"title": {"text": f"bytes ({scale.unit})"}, "range": [0, scale.reach], "tickformat": ",~g"},
@@ -72,8 +73,11 @@ _DEFINITION: Final = (
     "<br>requested: requested_bytes_in_use, the requested bytes of these chunks"
     "<br>largest free chunk: a larger request fails or extends the pool"
     "<br>peak so far: the highest bytes_in_use since the first event<br>limit: the memory limit of the heap"
-    "<br>process: the resident set of the whole recorded process, sampled five times a second"
-    "<br>device used by all processes: its total less its free memory (cudaMemGetInfo), sampled as often"
+)
+_PROCESS: Final = "<br>process: the resident set of the whole recorded process, sampled five times a second"
+_DEVICE: Final = (
+    "<br>device used by all processes: its total less its free memory (cudaMemGetInfo), sampled five times "
+    "a second"
 )
 
 

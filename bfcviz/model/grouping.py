@@ -150,6 +150,10 @@ class PhasePaths:
 # What tells memory without a name apart: its size, and how long it lived.
 
 
+OF_SIZE: Final = "chunks of "
+"""How the name of a holder by size begins; its size as text is the rest."""
+
+
 class _Sizes:
     """Numbers sizes in the order in which they are first seen, to group by size."""
 
@@ -168,7 +172,7 @@ class _Sizes:
 
     def path(self, number: int) -> Path:
         """The path to group by a size: sizes of the same text are one holder."""
-        return (f"chunks of {self.text(number)}",)
+        return (f"{OF_SIZE}{self.text(number)}",)
 
     def text(self, number: int) -> str:
         """A size as text, to group by it."""

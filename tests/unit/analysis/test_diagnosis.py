@@ -304,7 +304,7 @@ def test_the_largest_are_named_and_the_others_counted_together():
     )
     assert [each["name"] for each in diagnosis_json(found)["held_by"]] == ["a", "b", "c", "2 others"]
     assert found.verdict is Verdict.CAPACITY
-    assert failure_headline(found).endswith(f" {6 / 16:.0%} of it held by a")
+    assert f" {6 / 14:.0%} of the bytes in use " in failure_headline(found)  # as the list of holders
     (advice,) = (each for each in found.advice if each.kind is AdviceKind.LARGEST_HOLDER)
     assert advice.numbers == {"bytes": 6 * MIB, "chunks": 2, "missing": 6 * MIB}
 
@@ -358,6 +358,11 @@ def headline(regions, **options):
         ([[-4]], {"asked": 2, "limit": 4, "has_heap": False}, ["does not show the heap"]),
         ([[4, -4, 1, -4]], {"asked": 6, "limit": 13, "is_exact": False}, ["about 6.0 MiB"]),
         ([[4, -4, 1, -4]], {"asked": 6, "limit": 13, "names": False}, ["unnamed chunk of 1.0 MiB"]),
+        (
+            [[4, -4, 1, 1, -4]],
+            {"asked": 7, "limit": 14, "names": False},
+            ["fragmented by 2.0 MiB in 2 unnamed chunks"],
+        ),
         ([[4, -4, 1, 1, -4]], {"asked": 7, "limit": 14}, ["fragmented by op2 and 1 other"]),
         ([[4, -4, 1, -4]], {"asked": 0, "limit": 13}, ["how many bytes"]),
         ([[4, -4, 1, -4]], {"asked": 4 + 1 / 4096, "limit": 13}, ["4.0 MiB (-256 B) of 8.0 MiB"]),
@@ -367,6 +372,17 @@ def test_it_has_the_numbers_and_the_reason(regions, options, facts):
     found = headline(regions, **options)
     assert found.startswith("OOM")
     assert [fact for fact in facts if fact not in found] == []
+
+
+@pytest.mark.parametrize(
+    ("region", "is_full"), [([64], True), ([63.5, -0.5], True), ([63, -1], False), ([21, -43], False)]
+)
+def test_a_pool_is_full_only_where_nearly_nothing_is_free(region, is_full):
+    trace = state([region], asked=45, limit=64)
+    found = diagnose(trace, len(trace) - 1)
+    assert found.verdict is Verdict.CAPACITY
+    assert found.is_full == is_full
+    assert [" full" in text for text in (failure_headline(found), found.reason)] == [is_full] * 2
 
 
 def peak_of(*allocations):
@@ -458,10 +474,12 @@ def test_the_first_failure_of_a_real_log(name, verdict, asked, free, largest):
 
 @needs_shared
 @needs_log_reader
-def test_what_the_file_lacks_is_about_the_chunks_of_the_places_shown():
-    found = all_failures(bfcviz.open(LOGS / "tf1.4_2017-11_alexnet_k40c.log"))[0]
+@pytest.mark.parametrize("name", ["tf1.4_2017-11_alexnet_k40c", "tf2.14_2023-10_cifar10"])
+def test_what_the_file_lacks_is_about_the_chunks_of_the_best_place(name):
+    found = all_failures(bfcviz.open(LOGS / f"{name}.log"))[0]
     told = [each.numbers["chunks"] for each in found.advice if "unnamed" in each.numbers]
-    assert told == [sum(run.chunks_in_use for run in found.useful_runs or found.runs)]
+    assert told == [found.runs[0].chunks_in_use]
+    assert told == [len(found.pinned_by or found.runs[0].pins)]
 
 
 @needs_shared

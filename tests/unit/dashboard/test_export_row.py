@@ -14,7 +14,7 @@ from bfcviz.dashboard import export_row as exporter
 from bfcviz.dashboard.export_row import ExportRow
 from bfcviz.errors import BfcvizError
 from bfcviz.figures import FORMATS, draw
-from bfcviz.figures.export import IMAGES, code_for
+from bfcviz.figures.export import IMAGES, TABLES, code_for
 
 NAMES = {"region map": "region_map", "bin histogram": "bin_histogram"}
 
@@ -77,6 +77,23 @@ def test_numbers_are_linked_at_once(row, figure):
     row.figure.value = "bin_histogram"
     row.buttons[".csv"].click()
     assert content(row, "run-bin_histogram.csv")[0] == "text/csv"
+
+
+def test_several_figures_together_have_no_table_to_export(figure, monkeypatch):
+    row = ExportRow(NAMES, lambda name: (figure, name), str, str, "region_map")
+
+    def disabled():
+        return {name for name, button in row.buttons.items() if button.disabled}
+
+    assert disabled() == TABLES
+    browser = SlowBrowser(monkeypatch)
+    row.buttons[".png"].click()
+    row.figure.value = "bin_histogram"
+    assert disabled() == {*FORMATS, "page"}
+    browser.finish()
+    assert disabled() == set()
+    row.figure.value = "region_map"
+    assert disabled() == TABLES
 
 
 @pytest.mark.parametrize("suffix", sorted(IMAGES))

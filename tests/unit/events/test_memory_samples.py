@@ -181,6 +181,8 @@ def test_the_timeline_draws_what_all_processes_use_of_the_heaps_own_device(devic
     assert (device.y / unit).tolist() == pytest.approx([2 * in_use, 4 * in_use])
     assert (process.y / unit).tolist() == pytest.approx([in_use, in_use])
     assert figure.layout.yaxis.range[1] >= max(device.y)
+    explained = {line.partition(":")[0] for line in figure.notes[0].definition.split("<br>")}
+    assert {"process", "device used by all processes"} < explained
 
 
 def test_a_heap_on_the_host_has_no_line_of_a_device(folder):

@@ -127,6 +127,19 @@ def test_chunks_without_a_label_are_told_by_size():
     assert content.NO_HOLDERS in rendered(report, "html")
 
 
+def test_sizes_of_the_same_text_are_one_row_as_in_a_dashboard():
+    heap = PlainHeap(256 * MiB)
+    sizes = [int(share * MiB) for share in (1.12, 1.08, 1.12, 1.1, *range(2, 15))]
+    for size in sizes:
+        heap.allocate(size)
+    report = report_of(heap.trace())
+    *rows, rest = content.by_size(report)
+    assert ("4 x 1.1 MiB", "4.4 MiB") in [row[:2] for row in rows]
+    assert [row.share for row in rows] == sorted((row.share for row in rows), reverse=True)
+    assert rest[:2] == ("2 chunks of 2 other sizes", "5.0 MiB")
+    assert sum(row.share for row in (*rows, rest)) == pytest.approx(1.0)
+
+
 def test_json_holds_the_same_numbers():
     trace = failed_heap()
     report = report_of(trace)

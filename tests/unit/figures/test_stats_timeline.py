@@ -52,6 +52,13 @@ def test_a_long_trace_keeps_its_extremes(monkeypatch):
     )
 
 
+def test_only_lines_that_are_drawn_are_explained(trace):
+    figure = stats_timeline(trace)
+    explained = [line.partition(":")[0] for line in figure.notes[0].definition.split("<br>")]
+    assert {"pool", "in use", "limit"} <= set(explained)
+    assert all(named(figure, name) for name in explained)
+
+
 def test_the_step_is_marked(trace):
     for draw in (stats_timeline, fragmentation_timeline):
         line = named(draw(trace, 300), "this step")
