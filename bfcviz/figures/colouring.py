@@ -503,6 +503,10 @@ FEW_CLASSES: Final = 8  # classes of every other colouring, at most
 FREE: Final = 255
 """The class of free chunks: they have the same colour in every colouring."""
 
+_OTHER_NAME: Final = "other"
+_UNKNOWN_KIND: Final = "other or unknown"
+_OTHERS: Final = frozenset({_OTHER_NAME, _UNKNOWN_KIND})  # names of the class of all others
+
 _LEGEND_LINE = 130  # characters, on a page 1,200 pixels wide: a longer legend takes two lines
 
 _NAMED = FEW_CLASSES - 1  # the last class holds all others
@@ -556,17 +560,19 @@ class Colouring:
         """
         return self._few or self
 
-    def legend(self, number: int, *, shown: bool) -> dict[str, Any]:
+    def legend(self, number: int, *, shown: bool, drawn: bool = True) -> dict[str, Any]:
         """Name and legend of the trace of class `number`, also of one that is not there; line 0 is that of `free`.
 
-        Without a legend of classes (`shown`) a class has no name.
+        Without a legend of classes (`shown`) a class has no name. The class of all others is listed only if something
+        of it is `drawn`.
         """
         if not shown or number >= len(self.names) or not self.names[number]:
             return {"name": "", "showlegend": False, "legend": 0}
         letters = sum(len(name) + 8 for name in self.names[:number] if name)
         one = sum(1 for name in self.names if name) == 1
         line = 0 if one else 1 + letters // _LEGEND_LINE
-        return {"name": self.names[number], "showlegend": True, "legend": line}
+        listed = drawn or self.names[number] not in _OTHERS
+        return {"name": self.names[number], "showlegend": listed, "legend": line}
 
 
 def colouring(
@@ -736,7 +742,7 @@ def _holder_names(chosen: HolderClasses) -> list[str]:
     short = dict(zip(hues, legend_texts(whole), strict=True))
     if len({name.rpartition("/")[2] for name in whole}) < len(whole):  # the beginnings tell them apart
         short = {number: harmless(names[number], LONGEST_SHORT_NAME) for number in hues}
-    return [*(short.get(number, "") for number in range(OTHER)), "other"]
+    return [*(short.get(number, "") for number in range(OTHER)), _OTHER_NAME]
 
 
 # -- named classes -------------------------------------------------------------------------------------------
@@ -757,7 +763,7 @@ def _by_most_bytes(trace: Trace, pool: int, name: str, theme: Theme) -> Colourin
         table[number] = classes.get(_colour_legend_name(trace, name, number), len(most))
     names, paints = legend_texts(most), list(theme.classes[: len(most)])
     if len(by_name) > len(most) or not most or trace.following:
-        names.append("other")
+        names.append(_OTHER_NAME)
         paints.append(theme.other)
     return Colouring(name, names, paints, lambda records, _: _classes_by_number(table, records[name]))
 
@@ -773,7 +779,7 @@ def _by_kind(trace: Trace, pool: int, theme: Theme) -> Colouring:
     known = sorted([number for number in most if number and totals[number]][:_NAMED])
     table = np.full(len(totals), len(known), np.uint8)
     table[known] = np.arange(len(known))
-    names = [*(harmless(kinds.names[number], LONGEST_SHORT_NAME) for number in known), "other or unknown"]
+    names = [*(harmless(kinds.names[number], LONGEST_SHORT_NAME) for number in known), _UNKNOWN_KIND]
     paints = [*(theme.classes[(number - 1) % len(theme.classes)] for number in known), theme.other]
     return Colouring("kind", names, paints, lambda records, _: table[kinds.of(records)])
 
