@@ -205,6 +205,8 @@ _LEAST_BELOW: Final = 0.05  # of one inside another holder with a hue
 _SPLIT: Final = 0.2  # a holder with more is split
 _LEAST_SHADE: Final = 0.02
 
+_MOST_LISTED: Final = 11  # holders in a legend: with all others, three lines
+
 _HEIR: Final = 0.9  # of a holder's bytes: a child with more has the shades
 _SAME_HUE: Final = 0.25  # how much two shades of one hue look the same
 _GREEN: Final = 4  # the hue of free memory: the last that a holder gets
@@ -218,7 +220,8 @@ class HolderClasses:
     tree: ColourTree
     # the class of a node of the tree -> hue * SHADES + shade; all nodes below have it too
     nodes: Mapping[int, int]
-    named: Mapping[int, int]  # a class -> its holder, of several a large one at this step
+    # a class -> its holder, of several the largest at this step; of the classes with the most bytes then
+    named: Mapping[int, int]
 
     def names(self) -> Iterator[tuple[int, str]]:
         """Each colour class with the name of its holder."""
@@ -285,7 +288,6 @@ class HolderChooser:
         for node in ranked:
             if node not in self.nodes:
                 self.nodes[node] = self._free_class(node)
-        self._holders = frozenset(self.nodes)  # the others have a shade of one of these
         for node in ranked:
             if self.nodes[node] % SHADES == 0:
                 self._shade(node)
@@ -294,14 +296,17 @@ class HolderChooser:
     def at(self, by_label: Floats | None = None) -> HolderClasses:
         """The colour classes with the names for these bytes by label number; None: for those of the whole trace."""
         sums = self._usual if by_label is None else self.tree.sums(by_label)
-        own = _own_bytes_of_holders(self.tree, self._holders, sums)
+        now, usual = (_own_bytes_of_holders(self.tree, self.nodes, each) for each in (sums, self._usual))
+        of_class, usual_of_class = np.zeros((2, OTHER))
         named: dict[int, int] = {}
-        large = own >= _LEAST * sums[ROOT]
-        for node in sorted(self._holders, key=lambda node: (not large[node], -self._usual[node], node)):
+        for node in sorted(self.nodes, key=lambda node: (-now[node], -usual[node], node)):
             number = self.nodes[node]
-            if number % SHADES == 0 or large[node]:
-                named.setdefault(number, node)
-        return HolderClasses(self.tree, self.nodes, named)
+            of_class[number] += now[node]
+            usual_of_class[number] += usual[node]
+            named.setdefault(number, node)
+        # At a quiet step few hold memory: then those that usually do, which the timelines show.
+        ranked = sorted(named, key=lambda each: (-of_class[each], -usual_of_class[each], each))
+        return HolderClasses(self.tree, self.nodes, {each: named[each] for each in ranked[:_MOST_LISTED]})
 
     def _free_class(self, node: int) -> int:
         """The colour class that shows the least beside this holder: a hue of its own where one is left."""
@@ -735,13 +740,13 @@ def _by_holder(trace: Trace, pool: int, theme: Theme, chunks: NDArray[np.void] |
 
 
 def _holder_names(chosen: HolderClasses) -> list[str]:
-    """Names in the legend of colours by holder, one a hue: its shades are of holders inside."""
-    names = dict(chosen.names())
-    hues = [number for number in sorted(names) if number % SHADES == 0]
-    whole = [names[number] for number in hues]
-    short = dict(zip(hues, legend_texts(whole), strict=True))
+    """Names in the legend of colours by holder, of the classes that `chosen` names."""
+    numbers, whole = zip(*chosen.names(), strict=True) if chosen.named else ((), ())
+    texts = legend_texts(whole)
     if len({name.rpartition("/")[2] for name in whole}) < len(whole):  # the beginnings tell them apart
-        short = {number: harmless(names[number], LONGEST_SHORT_NAME) for number in hues}
+        longer = [harmless(name, LONGEST_SHORT_NAME) for name in whole]
+        texts = longer if len(set(longer)) == len(longer) else texts
+    short = dict(zip(numbers, texts, strict=True))
     return [*(short.get(number, "") for number in range(OTHER)), _OTHER_NAME]
 
 
