@@ -568,16 +568,18 @@ class Colouring:
     def legend(self, number: int, *, shown: bool, drawn: bool = True) -> dict[str, Any]:
         """Name and legend of the trace of class `number`, also of one that is not there; line 0 is that of `free`.
 
-        Without a legend of classes (`shown`) a class has no name. The class of all others is listed only if something
-        of it is `drawn`.
+        Without a legend of classes (`shown`) a class has no name. `drawn`: see `lists`.
         """
         if not shown or number >= len(self.names) or not self.names[number]:
             return {"name": "", "showlegend": False, "legend": 0}
         letters = sum(len(name) + 8 for name in self.names[:number] if name)
         one = sum(1 for name in self.names if name) == 1
         line = 0 if one else 1 + letters // _LEGEND_LINE
-        listed = drawn or self.names[number] not in _OTHERS
-        return {"name": self.names[number], "showlegend": listed, "legend": line}
+        return {"name": self.names[number], "showlegend": self.lists(number, drawn=drawn), "legend": line}
+
+    def lists(self, number: int, *, drawn: bool) -> bool:
+        """Whether a legend lists the class `number`: that of all others only if something of it is `drawn`."""
+        return drawn or self.names[number] not in _OTHERS
 
 
 def colouring(
