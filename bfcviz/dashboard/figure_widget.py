@@ -20,8 +20,9 @@ from plotly.basedatatypes import Undefined
 from plotly.serializers import custom_serializers
 
 from bfcviz.dashboard import widget_lifetime
-from bfcviz.dashboard.layouts import MARGINS, NARROW_PX, Arrangement, arrange, names_in
+from bfcviz.dashboard.layouts import NARROW_PX, Arrangement, arrange, names_in
 from bfcviz.errors import BfcvizError
+from bfcviz.figures.export import WIDTH
 from bfcviz.figures.panel import (
     CONFIG,
     Page,
@@ -293,7 +294,6 @@ _PAGE_CONFIG: Final = CONFIG | {
     "displayModeBar": False,  # it would lie on the strip; the mouse and the toolbar do what its buttons did
 }
 
-_WIDTH: Final = 1200  # pixels, until the page sends its width
 
 Spec = Mapping[str, Any]  # a trace as plotly's dict
 
@@ -312,7 +312,7 @@ class FigureView:
         panels: Mapping[str, Panel],
         layout: str,
         look: Look,
-        width: int = _WIDTH,
+        width: int = WIDTH,
         *,
         step: int | None = None,
     ) -> None:
@@ -327,7 +327,7 @@ class FigureView:
         panels: Mapping[str, Panel],
         layout: str,
         look: Look,
-        width: int = _WIDTH,
+        width: int = WIDTH,
         *,
         step: int | None = None,
     ) -> None:
@@ -372,14 +372,11 @@ class FigureView:
         with self.widget.changes(step):
             self.widget.show_image(number, "".join(axis_names(place + 1)), source)
 
-    def _lay(self, layout: str, look: Look, width: int = _WIDTH) -> tuple[Page, Arrangement]:
-        narrow = width < NARROW_PX
+    def _lay(self, layout: str, look: Look, width: int = WIDTH) -> tuple[Page, Arrangement]:
         panels = dict(self.panels)
         for name in names_in(layout):
             panels[name] = slim_panel(panels[name])
-        for name, place in arrange(layout, panels, narrow=narrow).places.items():
-            panels[name] = fitted_panel(panels[name], (place.right - place.left) * (width - MARGINS.beside))
-        stage = arrange(layout, panels, narrow=narrow)  # again: the height of each legend is known now
+        stage = _fit_into_layout(panels, layout, width, narrow=width < NARROW_PX)
         places = [stage.places.get(name) for name in panels]
         page = panels_page(list(panels.values()), places, look.paints, stage.margins)
         return Page(page.data, {**page.layout, "autosize": True, "clickanywhere": True}), stage
@@ -389,12 +386,31 @@ class FigureView:
         names = list(self.panels)
         return self.panels[names[number - 1]] if 0 < number <= len(names) else None
 
-    def as_picture(self, layout: str, look: Look) -> Picture:
-        """The panels of the layout as a figure without widgets."""
-        shown = {name: self.panels[name] for name in names_in(layout)}
-        stage = arrange(layout, shown, alone=True)
+    def as_picture(self, layout: str, look: Look, instead: Mapping[str, Panel]) -> Picture:
+        """The panels of the layout as a figure without widgets; `instead`: panels that differ from those shown."""
+        shown = {name: instead.get(name, self.panels[name]) for name in names_in(layout)}
+        shown = {name: _without_unlisted_names(panel) for name, panel in shown.items()}
+        stage = _fit_into_layout(shown, layout, WIDTH, alone=True)
         places = [stage.places[name] for name in shown]
         return panels_picture(list(shown.values()), places, look.paints, stage.margins)
+
+
+def _without_unlisted_names(panel: Panel) -> Panel:
+    """A panel whose legend keeps no room for what it does not list."""
+    traces = [trace if trace.get("showlegend", True) else {**trace, "name": ""} for trace in panel.traces]
+    return replace(panel, traces=traces)
+
+
+def _fit_into_layout(
+    panels: dict[str, Panel], layout: str, width: int, *, narrow: bool = False, alone: bool = False
+) -> Arrangement:
+    """Fit the panels into their places on a page of this width; return where they lie."""
+    stage = arrange(layout, panels, narrow=narrow, alone=alone)
+    for name, place in stage.places.items():
+        pixels = (place.right - place.left) * (width - stage.margins.beside)
+        panels[name] = fitted_panel(panels[name], pixels)
+    # Again: the height of each legend is known now.
+    return arrange(layout, panels, narrow=narrow, alone=alone)
 
 
 def restyling(traces: Sequence[tuple[Spec, Spec]]) -> tuple[dict[str, list[Any]], list[int]]:

@@ -41,7 +41,7 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, check_history
 from bfcviz.exporters.heap_cards import opening_card
 from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.figures.export import code_for, code_for_inspector
+from bfcviz.figures.export import WIDTH, code_for, code_for_inspector
 from bfcviz.figures.panel import Panel, Picture
 from bfcviz.figures.text import picture_facts
 from bfcviz.figures.view import FIGURES
@@ -626,8 +626,9 @@ class Inspector(InspectorTraits):
         with self.lock:
             model = self.panel_data.model
             if name == EVERYTHING:
-                figure = self.view.as_picture(self.views, self.look).with_facts(picture_facts(model))
-                return figure, f"bfcviz-step{self.step}"
+                look = replace(self.look, map_pixels=map_pixels(WIDTH, alone=True))
+                figure = self.view.as_picture(self.views, look, self.panel_data.map_alone(look))
+                return figure.with_facts(picture_facts(model)), f"bfcviz-step{self.step}"
             figure = FIGURES[name].draw(model, self.look)
         return figure, f"bfcviz-{name}-step{self.step}"
 

@@ -9,7 +9,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from json import dumps
 from typing import Any, Final
@@ -25,6 +25,9 @@ NARROW_PX: Final = 760
 
 MARGINS: Final = Margins(left=70, right=20)
 """Beside the plots of a stage; what is below them depends on the layout."""
+
+ALONE: Final = Margins()
+"""The same of a picture of the panels, where the rows of the map have a title."""
 
 Row = tuple[tuple[str, float], ...]
 """Its panels from the left, and their shares of the width."""
@@ -88,6 +91,8 @@ _TABS_ABOVE: Final = 6
 
 _GAP: Final = 0.1
 
+_TITLED: Final = 40  # pixels under a plot whose x axis has a title
+
 
 @dataclass(frozen=True)
 class Arrangement:
@@ -116,10 +121,10 @@ def arrange(
         alone: a picture of the panels, without side pane and tabs.
     """
     places = {STRIP: _panel_place_in_layout(panels, STRIP, 0, 0.0, 1.0)}
-    top = _panel_end_in_layout(places[STRIP], STRIP)
+    top = _panel_end_in_layout(places, panels, STRIP)
     beside = not narrow and not alone
     places[_MAP] = _panel_place_in_layout(panels, _MAP, top, 0.0, 1.0 - _SIDE_SHARE if beside else 1.0)
-    end = _panel_end_in_layout(places[_MAP], _MAP)
+    end = _panel_end_in_layout(places, panels, _MAP)
     side = tabs = None
     if beside:
         side = Place(1.0 - _SIDE_SHARE, 1.0, top, end - top)
@@ -131,7 +136,7 @@ def arrange(
         end += _TABS_ABOVE + _TABS
     end = _add_rows(places, panels, layouts()[layout], end, narrow=narrow)
     lowest = max(place.top + place.height for place in places.values())
-    margins = Margins(MARGINS.left, MARGINS.right, end - lowest)
+    margins = replace(ALONE if alone else MARGINS, foot=end - lowest)
     return Arrangement({name: places[name] for name in names_in(layout)}, side, tabs, margins)
 
 
@@ -149,7 +154,7 @@ def _add_rows(
             right = 1.0 if left + share > 1 - 1e-6 else left + share - _GAP / 2
             plot = top + above - panels[name].above
             places[name] = _panel_place_in_layout(panels, name, plot, begin, right)
-            end = max(end, _panel_end_in_layout(places[name], name))
+            end = max(end, _panel_end_in_layout(places, panels, name))
             left += share
         top = end
     return top
@@ -161,19 +166,23 @@ def _panel_place_in_layout(
     return Place(left, right, top + panels[name].above, _dashboard_place_of(name).height)
 
 
-def _panel_end_in_layout(place: Place, name: str) -> int:
+def _panel_end_in_layout(places: Mapping[str, Place], panels: Mapping[str, Panel], name: str) -> int:
     """The lower end of a panel in a layout, with what is below its plot."""
-    return place.top + place.height + _dashboard_place_of(name).below
+    below = _dashboard_place_of(name).below
+    if panels[name].xaxis.get("title", {}).get("text"):
+        below = max(below, _TITLED)
+    return places[name].top + places[name].height + below
 
 
 def _dashboard_place_of(panel: str) -> DashboardPlace:
     return view_of(panel).dashboard or DashboardPlace(None)
 
 
-def map_pixels(width: int) -> tuple[int, int]:
+def map_pixels(width: int, *, alone: bool = False) -> tuple[int, int]:
     """Width and height that the layouts give to the plot of the region map on a page of this width."""
-    share = 1.0 if width < NARROW_PX else 1.0 - _SIDE_SHARE
-    return round(share * (width - MARGINS.beside)), _dashboard_place_of(_MAP).height
+    share = 1.0 if alone or width < NARROW_PX else 1.0 - _SIDE_SHARE
+    beside = (ALONE if alone else MARGINS).beside
+    return round(share * (width - beside)), _dashboard_place_of(_MAP).height
 
 
 def css_room(place: Place) -> dict[str, str]:

@@ -58,6 +58,10 @@ class PanelData(HeapData):
         """The map at the model's step, without what costs most: the only panel that follows while a key is held."""
         return {"region_map": image_panel(self.model, replace(look, legend=False), self.colours(look))}
 
+    def map_alone(self, look: Look) -> dict[str, Panel]:
+        """The map at the model's step, whose legend names the colours: beside a picture no list does."""
+        return {"region_map": map_panel(HeapData(self.model), look)}
+
     def moving_map_image(self) -> str | None:
         """The moving map's image at the newest event, as a data URI; None: the whole frame must be drawn."""
         live, trace = self.live_map, self.trace

@@ -535,11 +535,13 @@ def page_colouring(
     if of is None or not len(records):
         return None
     classes = first.classes(records, model.step)
+    there = set(classes.tolist())
+    listed = [first.lists(number, drawn=number in there) for number in range(len(first.names))]
     found = {
         "name": name,
         "title": "holder" if name == "holder" else COLOURINGS[name],
         "of": of,
-        "names": first.names,
+        "names": [name * shown for name, shown in zip(first.names, listed, strict=True)],
         "fills": {theme: [paint.fill for paint in each.paints] for theme, each in made.items()},
         "waste": first.shows_waste,
     }

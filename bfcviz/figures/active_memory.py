@@ -17,11 +17,20 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures import timeline_parts
 from bfcviz.figures.address_time import continued, life_table, life_text
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, faded
-from bfcviz.figures.panel import HOVER_POINTS, LINES, TEXTS, Floats, Panel, fade_trace
+from bfcviz.figures.panel import (
+    HOVER_POINTS,
+    LEAST_EDGED,
+    LINES,
+    TEXTS,
+    Floats,
+    Panel,
+    edges_trace,
+    fade_trace,
+)
 from bfcviz.figures.text import axis_unit, fitted, harmless
 from bfcviz.figures.theme import Paint, Theme, contrasting, mixed
 from bfcviz.figures.timeline_parts import StepAxis, timeline_steps
-from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
+from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab, plot_pixels
 from bfcviz.figures.view_options import FADE, PLAIN, Look, SearchChoice, Selected, choice_of
 from bfcviz.model import Model, timeline
 from bfcviz.model.address_layout import GRANT, NEVER, Layout
@@ -433,6 +442,8 @@ def area_fills(trace: Trace, pool: int, look: Look, colours: Colouring) -> list[
 LARGEST: Final = 200
 """Allocations with a band of their own, at most."""
 
+_EDGE: Final = 0.5  # pixels of the line around a band
+
 INSTEAD_OF_STATE: Final = "holder"
 """What bands are coloured by if chunks are coloured by state: every band is in use."""
 
@@ -573,6 +584,7 @@ def _active_memory_traces(
         _all_in_use(window, theme),
         *area_traces(window.by_class, window.bands, grouped, areas, window.divisor),
         *_band_class_traces(window, which, theme),
+        _band_edges(window, theme),
         fade_trace(x, y / window.divisor, theme),
         names_on_bands(window.bands, window.trace, window.divisor, window.reach, fills),
         _band_hover_points(window, before),
@@ -654,23 +666,46 @@ def _band_class_traces(
     window: ActiveMemoryWindow, which: NDArray[np.uint8], theme: Theme
 ) -> list[dict[str, Any]]:
     """One trace of bands per class; `which`: the class of each."""
-    traces = []
+    traces, areas = [], _fills_of_areas(window)
     for number in range(MOST_CLASSES):
         named = number < len(window.colours.names)
         paint = window.colours.paints[number] if named else Paint(theme.paper, theme.paper)
-        x, y = window.bands.outlines(np.flatnonzero(which == number))
+        mine = np.flatnonzero(which == number)
+        x, y = window.bands.outlines(mine)
+        drawn = len(mine) > 0 or paint.fill in areas
         traces.append(
             {
                 **LINES,
-                **window.colours.legend(number, shown=window.look.legend),
+                **window.colours.legend(number, shown=window.look.legend, drawn=drawn),
                 "x": x,
                 "y": y / window.divisor,
                 "fill": "toself",
                 "fillcolor": paint.fill,
-                "line": {"color": paint.line, "width": 0.5},
+                # Corners within a pixel stay: without them a thin band would have no area.
+                "line": {"color": paint.fill, "width": _EDGE, "simplify": False},
             }
         )
     return traces
+
+
+def _fills_of_areas(window: ActiveMemoryWindow) -> set[str]:
+    """The colours of the classes that have memory in areas, faded or not."""
+    if window.by_class is None:
+        return set()
+    paints = window.colours.for_images.paints
+    return {paint.fill for paint, held in zip(paints, window.by_class.held, strict=True) if held.any()}
+
+
+def _band_edges(window: ActiveMemoryWindow, theme: Theme) -> dict[str, Any]:
+    """Lines around the bands that are much larger than a line."""
+    width, height = window.look.map_pixels
+    begin, end = window.bands.ends()
+    left, right = window.bands.sides
+    least = LEAST_EDGED * _EDGE
+    high = window.bands.lifetimes["size"] >= least / height * window.reach * window.divisor
+    wide = end - begin >= least / width * (right - left)
+    x, y = window.bands.outlines(np.flatnonzero(high & wide))
+    return edges_trace(x, y / window.divisor, theme, _EDGE)
 
 
 def _selected_band(window: ActiveMemoryWindow, look: Look, theme: Theme) -> dict[str, Any]:
@@ -690,9 +725,10 @@ def _selected_band(window: ActiveMemoryWindow, look: Look, theme: Theme) -> dict
 def _active_memory_data(heap: HeapData, look: Look) -> ActiveMemoryWindow:
     """What the active-memory timeline shows: coloured by holder, not by state, since all its chunks are in use."""
     colour = INSTEAD_OF_STATE if look.colour == "state" else look.colour
-    look = replace(look, colour=colour, legend=look.legend and not heap.brief)
+    pixels = plot_pixels(VIEW, heap, look)
+    look = replace(look, colour=colour, legend=look.legend and not heap.brief, map_pixels=pixels)
     colours, before = heap.colours(look), heap.previous("active_memory")
-    key = (len(heap.trace), look.axis, look.steps, colours, choice_of(look))
+    key = (len(heap.trace), look.axis, look.steps, pixels, colours, choice_of(look))
 
     def make() -> ActiveMemoryWindow:
         series = heap.history(look).series if heap.brief else None  # a dashboard has it for other views

@@ -21,18 +21,20 @@ from bfcviz.figures.map_cells import choose_classes
 from bfcviz.figures.map_image import data_uri
 from bfcviz.figures.panel import (
     HOVER_POINTS,
+    LEAST_EDGED,
     TEXTS,
     Boxes,
     Floats,
     Panel,
     box_outlines,
     box_trace,
+    edges_trace,
     fade_trace,
 )
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint, Theme, rgb
 from bfcviz.figures.timeline_parts import StepAxis, timeline_steps
-from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
+from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab, plot_pixels
 from bfcviz.figures.view_options import PLAIN, Look, Selected, choice_of
 from bfcviz.model import Model
 from bfcviz.model.address_layout import NEVER, Layout, LayoutReader
@@ -323,9 +325,11 @@ def _on_image(window: AddressTimeWindow, image: Occupancy) -> Points:
 # ------------------------------------------------------------------------------
 # The address-time map: addresses on the y axis, time on the x axis, each allocation a rectangle.
 
-_MOST_FRAMES: Final = 400  # more frames cannot be told apart
-
 _HOVER: Final = -2  # the place of the hover points in `static_traces`
+
+_EDGE: Final = 0.4  # pixels of the line around an allocation
+
+_FRAME: Final = 1.0  # the same, around a region
 
 _FAINTEST: Final = 0.25  # the least share of a pixel that memory in use gets, if there was any
 
@@ -387,6 +391,7 @@ def address_time_window(  # noqa: PLR0913  the caller passes what it already has
         _address_time_image(window, theme),
         box_trace("free", _region_lifetime_boxes(window, drawn=window.image is None), theme.free, 0.0),
         *_lifetime_class_traces(window),
+        _lifetime_edges(window, theme),
         _faded_lifetimes_trace(window, theme),
         _region_lifetime_frames(window, theme),
         hover,
@@ -531,9 +536,36 @@ def _lifetime_class_traces(window: AddressTimeWindow) -> list[dict[str, Any]]:
         boxes = Boxes(across[0][mine], across[1][mine], up[0][mine], up[1][mine]).with_area()
         named = number < len(window.colours.names)
         colour = window.colours.paints[number] if named else Paint("#000000", "#000000")
-        trace = box_trace("", boxes, colour, 0.4)
-        traces.append(trace | window.colours.legend(number, shown=window.look.legend))
+        trace = box_trace("", boxes, colour.edgeless, _EDGE)
+        drawn = len(boxes) > 0 or _image_shows(window, colour)
+        traces.append(trace | window.colours.legend(number, shown=window.look.legend, drawn=drawn))
     return traces
+
+
+def _image_shows(window: AddressTimeWindow, paint: Paint) -> bool:
+    """Whether the image has memory of the classes of this paint, faded or not."""
+    paints = window.colours.for_images.paints
+    return window.image is not None and any(
+        bool(window.image.by_class[number :: len(paints)].any())
+        for number, each in enumerate(paints)
+        if each == paint
+    )
+
+
+def _lifetime_edges(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
+    """Lines around the rectangles that are much larger than a line."""
+    boxes = Boxes(*window.spans(window.lifetimes), *window.heights(window.lifetimes))
+    return edges_trace(*_edged_boxes(window, boxes, _EDGE).corners(), theme, _EDGE)
+
+
+def _edged_boxes(window: AddressTimeWindow, boxes: Boxes, line: float) -> Boxes:
+    """The rectangles of an address-time map that have room for lines, so many pixels wide, at their edges."""
+    (left, right), (low, high) = window.sides, window.positions
+    width, height = window.look.map_pixels
+    least = LEAST_EDGED * line
+    return boxes.with_area().at_least(
+        least / width * (right - left), least / height * (high - low) / window.divisor
+    )
 
 
 def _faded_lifetimes_trace(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
@@ -545,8 +577,8 @@ def _faded_lifetimes_trace(window: AddressTimeWindow, theme: Theme) -> dict[str,
 
 
 def _region_lifetime_frames(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
-    boxes = _region_lifetime_boxes(window, drawn=len(window.layout.grants) <= _MOST_FRAMES)
-    return box_outlines("region", boxes, theme.pool.line, 1)
+    boxes = _edged_boxes(window, _region_lifetime_boxes(window), _FRAME)
+    return box_outlines("region", boxes, theme.pool.line, _FRAME)
 
 
 def _address_time_note(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
@@ -575,8 +607,9 @@ def _selected_lifetime_box(window: AddressTimeWindow, look: Look) -> Boxes:
 def _address_time_data(heap: HeapData, look: Look) -> AddressTimeWindow:
     """The window that the address-time map shows; the last one, if nothing of it has changed."""
     colours, model, before = heap.colours(look), heap.model, heap.previous("address_time")
-    look = replace(look, legend=look.legend and not heap.brief)
-    key = (len(heap.trace), look.axis, look.steps, look.addresses, colours, choice_of(look))
+    look = replace(look, legend=look.legend and not heap.brief, map_pixels=plot_pixels(VIEW, heap, look))
+    place = (look.axis, look.steps, look.addresses, look.map_pixels)
+    key = (len(heap.trace), *place, colours, choice_of(look))
 
     def make() -> AddressTimeWindow:
         return address_time_window(heap.trace, model.pool, look, colours=colours, model=model, before=before)

@@ -205,6 +205,8 @@ _LEAST_BELOW: Final = 0.05  # of one inside another holder with a hue
 _SPLIT: Final = 0.2  # a holder with more is split
 _LEAST_SHADE: Final = 0.02
 
+_MOST_LISTED: Final = 11  # holders in a legend: with all others, three lines
+
 _HEIR: Final = 0.9  # of a holder's bytes: a child with more has the shades
 _SAME_HUE: Final = 0.25  # how much two shades of one hue look the same
 _GREEN: Final = 4  # the hue of free memory: the last that a holder gets
@@ -218,7 +220,8 @@ class HolderClasses:
     tree: ColourTree
     # the class of a node of the tree -> hue * SHADES + shade; all nodes below have it too
     nodes: Mapping[int, int]
-    named: Mapping[int, int]  # a class -> its holder, of several a large one at this step
+    # a class -> its holder, of several the largest at this step; of the classes with the most bytes then
+    named: Mapping[int, int]
 
     def names(self) -> Iterator[tuple[int, str]]:
         """Each colour class with the name of its holder."""
@@ -285,7 +288,6 @@ class HolderChooser:
         for node in ranked:
             if node not in self.nodes:
                 self.nodes[node] = self._free_class(node)
-        self._holders = frozenset(self.nodes)  # the others have a shade of one of these
         for node in ranked:
             if self.nodes[node] % SHADES == 0:
                 self._shade(node)
@@ -294,14 +296,17 @@ class HolderChooser:
     def at(self, by_label: Floats | None = None) -> HolderClasses:
         """The colour classes with the names for these bytes by label number; None: for those of the whole trace."""
         sums = self._usual if by_label is None else self.tree.sums(by_label)
-        own = _own_bytes_of_holders(self.tree, self._holders, sums)
+        now, usual = (_own_bytes_of_holders(self.tree, self.nodes, each) for each in (sums, self._usual))
+        of_class, usual_of_class = np.zeros((2, OTHER))
         named: dict[int, int] = {}
-        large = own >= _LEAST * sums[ROOT]
-        for node in sorted(self._holders, key=lambda node: (not large[node], -self._usual[node], node)):
+        for node in sorted(self.nodes, key=lambda node: (-now[node], -usual[node], node)):
             number = self.nodes[node]
-            if number % SHADES == 0 or large[node]:
-                named.setdefault(number, node)
-        return HolderClasses(self.tree, self.nodes, named)
+            of_class[number] += now[node]
+            usual_of_class[number] += usual[node]
+            named.setdefault(number, node)
+        # At a quiet step few hold memory: then those that usually do, which the timelines show.
+        ranked = sorted(named, key=lambda each: (-of_class[each], -usual_of_class[each], each))
+        return HolderClasses(self.tree, self.nodes, {each: named[each] for each in ranked[:_MOST_LISTED]})
 
     def _free_class(self, node: int) -> int:
         """The colour class that shows the least beside this holder: a hue of its own where one is left."""
@@ -503,6 +508,10 @@ FEW_CLASSES: Final = 8  # classes of every other colouring, at most
 FREE: Final = 255
 """The class of free chunks: they have the same colour in every colouring."""
 
+_OTHER_NAME: Final = "other"
+_UNKNOWN_KIND: Final = "other or unknown"
+_OTHERS: Final = frozenset({_OTHER_NAME, _UNKNOWN_KIND})  # names of the class of all others
+
 _LEGEND_LINE = 130  # characters, on a page 1,200 pixels wide: a longer legend takes two lines
 
 _NAMED = FEW_CLASSES - 1  # the last class holds all others
@@ -556,17 +565,21 @@ class Colouring:
         """
         return self._few or self
 
-    def legend(self, number: int, *, shown: bool) -> dict[str, Any]:
+    def legend(self, number: int, *, shown: bool, drawn: bool = True) -> dict[str, Any]:
         """Name and legend of the trace of class `number`, also of one that is not there; line 0 is that of `free`.
 
-        Without a legend of classes (`shown`) a class has no name.
+        Without a legend of classes (`shown`) a class has no name. `drawn`: see `lists`.
         """
         if not shown or number >= len(self.names) or not self.names[number]:
             return {"name": "", "showlegend": False, "legend": 0}
         letters = sum(len(name) + 8 for name in self.names[:number] if name)
         one = sum(1 for name in self.names if name) == 1
         line = 0 if one else 1 + letters // _LEGEND_LINE
-        return {"name": self.names[number], "showlegend": True, "legend": line}
+        return {"name": self.names[number], "showlegend": self.lists(number, drawn=drawn), "legend": line}
+
+    def lists(self, number: int, *, drawn: bool) -> bool:
+        """Whether a legend lists the class `number`: that of all others only if something of it is `drawn`."""
+        return drawn or self.names[number] not in _OTHERS
 
 
 def colouring(
@@ -729,14 +742,14 @@ def _by_holder(trace: Trace, pool: int, theme: Theme, chunks: NDArray[np.void] |
 
 
 def _holder_names(chosen: HolderClasses) -> list[str]:
-    """Names in the legend of colours by holder, one a hue: its shades are of holders inside."""
-    names = dict(chosen.names())
-    hues = [number for number in sorted(names) if number % SHADES == 0]
-    whole = [names[number] for number in hues]
-    short = dict(zip(hues, legend_texts(whole), strict=True))
+    """Names in the legend of colours by holder, of the classes that `chosen` names."""
+    numbers, whole = zip(*chosen.names(), strict=True) if chosen.named else ((), ())
+    texts = legend_texts(whole)
     if len({name.rpartition("/")[2] for name in whole}) < len(whole):  # the beginnings tell them apart
-        short = {number: harmless(names[number], LONGEST_SHORT_NAME) for number in hues}
-    return [*(short.get(number, "") for number in range(OTHER)), "other"]
+        longer = [harmless(name, LONGEST_SHORT_NAME) for name in whole]
+        texts = longer if len(set(longer)) == len(longer) else texts
+    short = dict(zip(numbers, texts, strict=True))
+    return [*(short.get(number, "") for number in range(OTHER)), _OTHER_NAME]
 
 
 # -- named classes -------------------------------------------------------------------------------------------
@@ -757,7 +770,7 @@ def _by_most_bytes(trace: Trace, pool: int, name: str, theme: Theme) -> Colourin
         table[number] = classes.get(_colour_legend_name(trace, name, number), len(most))
     names, paints = legend_texts(most), list(theme.classes[: len(most)])
     if len(by_name) > len(most) or not most or trace.following:
-        names.append("other")
+        names.append(_OTHER_NAME)
         paints.append(theme.other)
     return Colouring(name, names, paints, lambda records, _: _classes_by_number(table, records[name]))
 
@@ -773,7 +786,7 @@ def _by_kind(trace: Trace, pool: int, theme: Theme) -> Colouring:
     known = sorted([number for number in most if number and totals[number]][:_NAMED])
     table = np.full(len(totals), len(known), np.uint8)
     table[known] = np.arange(len(known))
-    names = [*(harmless(kinds.names[number], LONGEST_SHORT_NAME) for number in known), "other or unknown"]
+    names = [*(harmless(kinds.names[number], LONGEST_SHORT_NAME) for number in known), _UNKNOWN_KIND]
     paints = [*(theme.classes[(number - 1) % len(theme.classes)] for number in known), theme.other]
     return Colouring("kind", names, paints, lambda records, _: table[kinds.of(records)])
 

@@ -476,6 +476,9 @@ def _fitted_legend_lines(traces: Sequence[Mapping[str, Any]], pixels: float) -> 
 # ------------------------------------------------------------------------------
 # Axis-parallel rectangles anywhere on a plot: one plotly trace, however many there are.
 
+LEAST_EDGED: Final = 10
+"""Widths of the line around a shape: one that is narrower or lower has none, which would hide much of its colour."""
+
 
 @dataclass(frozen=True)
 class Boxes:
@@ -496,7 +499,13 @@ class Boxes:
 
     def with_area(self) -> "Boxes":
         """The rectangles that have an area."""
-        mask = (self.right > self.left) & (self.top > self.bottom)
+        return self._only((self.right > self.left) & (self.top > self.bottom))
+
+    def at_least(self, width: float, height: float) -> "Boxes":
+        """The rectangles that are at least so wide and so high, in axis units."""
+        return self._only((self.right - self.left >= width) & (self.top - self.bottom >= height))
+
+    def _only(self, mask: NDArray[np.bool_]) -> "Boxes":
         return Boxes(self.left[mask], self.right[mask], self.bottom[mask], self.top[mask])
 
     def corners(self) -> tuple[Floats, Floats]:
@@ -513,8 +522,9 @@ class Boxes:
 
 
 def box_trace(name: str, boxes: Boxes, paint: Paint, border: float) -> dict[str, Any]:
-    """A trace of filled rectangles; `border` is the width of their lines in pixels."""
-    filled = {"fill": "toself", "fillcolor": paint.fill}
+    """A trace of filled rectangles, also those below a pixel; `border` is the width of their lines in pixels."""
+    line = {"color": paint.line, "width": border, "simplify": False}
+    filled = {"fill": "toself", "fillcolor": paint.fill, "line": line}
     return box_outlines(name, boxes, paint.line, border) | filled
 
 
@@ -522,6 +532,11 @@ def box_outlines(name: str, boxes: Boxes, colour: str, width: float) -> dict[str
     """A trace of unfilled rectangles, their lines `width` pixels wide."""
     x, y = boxes.corners()
     return {**LINES, "name": name, "x": x, "y": y, "line": {"color": colour, "width": width}}
+
+
+def edges_trace(x: Any, y: Any, theme: Theme, width: float) -> dict[str, Any]:
+    """A trace of closed outlines over fills of any colour, each a darker (on dark paper: lighter) one of its hue."""
+    return {**LINES, "x": x, "y": y, "line": {"color": theme.edge, "width": width}, "showlegend": False}
 
 
 def fade_trace(x: Any, y: Any, theme: Theme) -> dict[str, Any]:

@@ -308,13 +308,15 @@ _CLASSES: Final = (
     (WHITE, "|"),
     ("#CFCFCF", "+"),
     (WHITE, "+"),
+    ("#A0A0A0", "."),
+    ("#CFCFCF", "|"),
 )
 """Grey and pattern of fills without a meaning of their own, in their order; then from the beginning."""
 
 _HOLDERS: Final = {
     paint.fill: own.fill for own, *shades in map(LIGHT.shades, range(len(LIGHT.classes))) for paint in shades
 }
-"""Fill of a holder inside another one -> the fill of that one, which the legend names."""
+"""Fill of a holder inside another one -> the fill of that one."""
 
 _FAINT: Final = "#E4E4E4"
 _EDGE: Final = "#8C8C8C"  # of a pattern
@@ -334,6 +336,9 @@ def in_greys(drawn: go.Figure) -> go.Figure:
     if any(trace.type == "image" and trace.visible is not False for trace in drawn.data):
         return drawn
     known: dict[str, tuple[str, str]] = {}
+    for trace in drawn.select_traces({"type": "scatter", "fill": "toself"}):
+        if trace.name and trace.showlegend is not False and (fill := _printed_opaque_colour(trace.fillcolor)):
+            _grey_and_pattern(fill, known, listed=True)
     lines = 0
     for trace in drawn.data:
         if trace.type == "bar":
@@ -406,11 +411,17 @@ def _grey_pattern(grey: str, shape: str) -> dict[str, Any]:
     return {"shape": shape, "fgcolor": BLACK, "bgcolor": grey, "size": 5, "solidity": 0.2}
 
 
-def _grey_and_pattern(fill: str, known: dict[str, tuple[str, str]]) -> tuple[str, str]:
-    """The grey and the pattern of a printed fill: the same for each trace of this fill."""
+def _grey_and_pattern(
+    fill: str, known: dict[str, tuple[str, str]], *, listed: bool = False
+) -> tuple[str, str]:
+    """The grey and the pattern of a printed fill: the same for each trace of this fill.
+
+    A holder inside another one that the legend does not list (`listed`) looks like that one, or like all others.
+    """
     if fill == _FAINT:
         return _FAINT, ""
-    fill = _HOLDERS.get(fill, fill)
+    if not listed and fill not in known and fill in _HOLDERS:
+        fill = _HOLDERS[fill] if _HOLDERS[fill] in known else LIGHT.other.fill
     if fill not in known:
         own = sum(each not in _MEANINGS for each in known)
         known[fill] = _MEANINGS.get(fill) or _CLASSES[own % len(_CLASSES)]

@@ -632,22 +632,18 @@ def _chunk_class_rectangles(visible: VisibleChunks, pieces: Pieces) -> list[dict
     # Lines run along the rows' lower edges too (see `region_map_rectangles`), where only frames hide them.
     border = 0.7 if visible.rows_have_room else 0.0
     free = pieces.only(classes == FREE)
-    traces = [region_map_rectangles("free", free, visible, _edgeless_paint(theme.free), border)]
+    traces = [region_map_rectangles("free", free, visible, theme.free.edgeless, border)]
     for number in range(MOST_CLASSES):
         named = number < len(colours.names)
         mine = pieces.only(classes == number) if named else no_pieces()
-        paint = _edgeless_paint(colours.paints[number] if named else theme.other)
+        drawn = not len(visible.chunks) or bool((visible.classes == number).any())
+        paint = (colours.paints[number] if named else theme.other).edgeless
         trace = region_map_rectangles("", mine, visible, paint, border)
-        traces.append({**trace, **colours.legend(number, shown=visible.legend)})
+        traces.append({**trace, **colours.legend(number, shown=visible.legend, drawn=drawn)})
     # No border: a border would show a few wasted bytes as a whole pixel.
     wasted = _waste_pieces(visible, pieces)
     waste = region_map_rectangles("waste (size - requested)", wasted, visible, theme.waste, 0.0)
     return [*traces, {**waste, "showlegend": visible.shows_waste}]
-
-
-def _edgeless_paint(paint: Paint) -> Paint:
-    """Borders on the region map in the colour of the fill: narrow chunks are mostly border."""
-    return Paint(paint.fill, paint.fill)
 
 
 def _waste_pieces(visible: VisibleChunks, pieces: Pieces) -> Pieces:

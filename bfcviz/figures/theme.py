@@ -60,6 +60,11 @@ class Paint:
     fill: str
     line: str
 
+    @property
+    def edgeless(self) -> "Paint":
+        """The same fill with lines of its colour: narrow shapes are mostly line."""
+        return Paint(self.fill, self.fill)
+
 
 @dataclass(frozen=True)
 class Theme:
@@ -90,10 +95,18 @@ class Theme:
         """The paints of the classes of the colouring by holder: the shades of each hue, then `other`."""
         return (*(paint for hue in range(len(self.classes)) for paint in self.shades(hue)), self.other)
 
+    @property
+    def edge(self) -> str:
+        """The colour of the line around any fill: over it, it looks like the paint's `line`."""
+        return translucent(self._contrast, _EDGE)
+
+    @property
+    def _contrast(self) -> str:
+        return "#FFFFFF" if self.name == "dark" else "#000000"
+
     def shades(self, hue: int) -> tuple[Paint, ...]:
         """The paint `classes[hue]`, a lighter one and a darker one of the same hue."""
-        fill = self.classes[hue].fill
-        edge = "#FFFFFF" if self.name == "dark" else "#000000"
+        fill, edge = self.classes[hue].fill, self._contrast
         return _edged_paints(edge, fill, mixed(fill, "#FFFFFF", _SHADE), mixed(fill, "#000000", _SHADE))
 
 

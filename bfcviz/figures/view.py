@@ -6,6 +6,7 @@ picture is one file with a `View`, and one line in `bfcviz/figures/__init__.py`.
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import pyarrow as pa
@@ -191,12 +192,26 @@ class View(Generic[D]):
     def _laid_out(
         self, heap: HeapData, look: Look, highest: int | None = None
     ) -> tuple[D, Sequence[Panel], list[Place]]:
-        data = self.data(heap, look)
-        heights = [self.height] * len(self.names) if isinstance(self.height, int) else self.height(data, look)
-        heights = [height if highest is None else min(height, highest) for height in heights]
-        look = replace(look, map_pixels=(look.map_pixels[0], heights[0]))
+        def of_pixels(height: int) -> Look:
+            return replace(look, map_pixels=(look.map_pixels[0], height))
+
+        most = inf if highest is None else highest
+        if isinstance(self.height, int):
+            heights = [int(min(self.height, most))] * len(self.names)
+            data = self.data(heap, of_pixels(heights[0]))
+        else:
+            data = self.data(heap, look)
+            heights = [int(min(height, most)) for height in self.height(data, look)]
+        look = of_pixels(heights[0])
         panels = self.panels(data, heap, look)
         return data, panels, below_each_other(panels, heights)
+
+
+def plot_pixels(view: View[Any], heap: HeapData, look: Look) -> tuple[int, int]:
+    """Width and height of the plot of a view; that in a dashboard, where the look has those of the map, is about it."""
+    if not heap.brief or view.dashboard is None:
+        return look.map_pixels
+    return PLAIN.map_pixels[0], view.dashboard.height
 
 
 VIEWS: Final[dict[str, View[Any]]] = {}

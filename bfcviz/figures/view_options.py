@@ -53,7 +53,8 @@ class Look:
         search: what to find, see `bfcviz.model.filters.search_filter`: what it does not find is faded, and in the map
             what it finds is outlined; None: no search.
         legend: whether a legend names the classes of chunks; not where a list beside the picture does.
-        map_pixels: width and height of the region map's plot: names are written where they have room.
+        map_pixels: width and height of the plot, in a dashboard of the region map's: names are written, and lines
+            drawn, where they have room.
     """
 
     theme: ThemeName = "light"

@@ -1,9 +1,12 @@
 """Legends and captions of panels on narrow pages."""
 
 import pytest
+from unit.figures.synthetic import busy_trace
 
+from bfcviz.dashboard import Inspector
 from bfcviz.dashboard.layouts import arrange, layouts, names_in, tabs
-from bfcviz.figures.panel import Panel, fitted_panel
+from bfcviz.figures.export import exported_with_facts
+from bfcviz.figures.panel import Margins, Panel, fitted_panel
 
 PANELS = {
     name: Panel(name, "title", "caption", [{"legend": 1}], {}, {})
@@ -97,3 +100,47 @@ def test_a_shortened_caption_is_complete_on_hover():
     assert narrow.caption == "a caption of some…"
     assert narrow.definition == "a caption of some length<br>what it is"
     assert fitted_panel(panel("one"), 60).caption == ""
+
+
+# ------------------------------------------------------------------------------
+# Everything shown, as a picture to export.
+
+
+@pytest.fixture(params=[("light", "active_memory"), ("dark", "everything"), ("light", "export")])
+def picture(request):
+    theme, views = request.param
+    inspector = Inspector(busy_trace(), 400, views=views)
+    inspector.theme = theme
+    figure, _ = inspector.draw_for_export("everything")
+    colours = inspector.panel_data.colours(inspector.look)
+    inspector.close()
+    return figure, colours
+
+
+def test_the_legend_of_a_picture_names_the_colours_of_the_map(picture):
+    figure, colours = picture
+    listed = {each.name: each for each in figure.select_traces({"showlegend": True, "xaxis": "x"})}
+    named = [(name, paint.fill) for name, paint in zip(colours.names, colours.paints, strict=True) if name]
+    assert len(named) > 5
+    for name, fill in named:
+        if name != "other":
+            assert listed[name].fillcolor == fill
+    lines = {int(each.legend.removeprefix("legend") or 1) // 10 for each in listed.values()}
+    assert lines == set(range(len(lines)))  # no line is empty
+    assert f"legend{10 * len(lines) + 1}" not in figure.layout.to_plotly_json()
+
+
+def test_below_and_beside_the_plots_of_a_picture_is_room_for_the_titles_of_the_axes(picture):
+    figure, _ = picture
+    layout = figure.layout
+    assert layout.yaxis.title.text
+    assert layout.margin.l >= Margins().left  # ticks such as `+16 MiB`, and the title
+    plots = layout.height - layout.margin.t - layout.margin.b
+    tops = [axis.domain[1] * plots for axis in figure.select_yaxes() if axis.visible]
+    for number, axis in enumerate(figure.select_xaxes(), start=1):
+        if axis.visible and axis.title.text:
+            bottom = layout[f"yaxis{number if number > 1 else ''}"].domain[0] * plots
+            nearest = max((top for top in tops if top < bottom), default=-layout.margin.b)
+            assert bottom - nearest >= 40
+    exported = exported_with_facts(figure)
+    assert exported.layout.margin.b - layout.margin.b == exported.layout.height - layout.height > 0

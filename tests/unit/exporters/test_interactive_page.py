@@ -8,7 +8,7 @@ from base64 import b64decode
 import numpy as np
 import pytest
 from unit.figures.odd_traces import ODD
-from unit.figures.synthetic import busy_trace
+from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 import bfcviz
 from bfcviz.errors import BfcvizError
@@ -65,6 +65,20 @@ def test_export_writes_the_page_of_a_trace(tmp_path):
         save_page(trace, path)
     save_page(trace, path, start=10, stop=40, overwrite=True)
     assert data_of(path.read_text(encoding="utf-8"))["first"] == 10
+
+
+@pytest.mark.parametrize(("small", "listed"), [(0, False), (1, True)])
+def test_the_legend_has_others_where_the_page_can_show_some(small, listed):
+    heap = PlainHeap(64 * MiB)
+    for number in range(7):
+        heap.allocate((9 - number) * MiB, f"x{chr(97 + number)}")
+    for _ in range(small):
+        heap.allocate(256, "y")  # too small for a colour of its own
+    data = data_of(interactive_html(report_of(heap.trace())))
+    (by_holder,) = (each for each in data["colourings"] if each["name"] == "holder")
+    assert len(by_holder["names"]) == len(by_holder["fills"]["light"])
+    assert sum(name.startswith("x") for name in by_holder["names"]) == 7
+    assert ("other" in by_holder["names"]) == listed
 
 
 @pytest.mark.parametrize("name", ODD)

@@ -407,6 +407,41 @@ def test_names_contrast_with_their_bands():
     assert list(texts["textfont"]["color"]) == [contrasting(fills[name]) for name in texts["text"]]
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_thin_bands_have_the_colour_of_their_holder_up_to_their_edges(theme):
+    heap = PlainHeap(1024 * MiB)
+    for number in range(150):
+        heap.allocate(MiB, f"thin_{number % 2}")
+    heap.allocate(200 * MiB, "thick")
+    for _ in range(9):
+        heap.allocate(1, "thin_0")  # events after the thick one, which so has a width
+    look = Look(theme=theme)
+    window = active_memory_window(heap.trace(), 0, look)
+    traces = active_memory_panel(window, None, look).traces
+    for each in traces:
+        if each.get("fill") == "toself" and each["mode"] == "lines":
+            assert each["line"]["color"] == each["fillcolor"]
+            assert each["line"]["simplify"] is False  # else plotly leaves out corners within a pixel
+    (edges,) = (each for each in traces if each.get("line", {}).get("color") == look.paints.edge)
+    x, y = window.bands.outlines(np.array([150]))
+    assert np.array_equal(edges["x"], x, equal_nan=True)
+    assert np.array_equal(edges["y"], y / window.divisor, equal_nan=True)
+
+
+def test_the_legend_has_others_where_a_band_or_an_area_is_theirs(monkeypatch):
+    heap = PlainHeap(64 * MiB)
+    for number in range(9):
+        heap.allocate((9 - number) * MiB, f"x{chr(97 + number)}")
+    heap.allocate(256, "y")  # too small for a colour of its own
+    trace = heap.trace()
+    for bands in (200, 2):
+        monkeypatch.setattr(module, "LARGEST", bands)
+        for look, some in ((Look(), True), (Look(steps=(0, 5)), False)):
+            panel = active_memory_panel(active_memory_window(trace, 0, look), None, look)
+            (others,) = (each for each in panel.traces if each.get("name") == "other")
+            assert others["showlegend"] == some
+
+
 def test_other_colours_need_no_new_outlines_and_texts():
     trace = three_holders()
     first = active_memory_window(trace)

@@ -3,7 +3,7 @@ import base64
 import numpy as np
 import pytest
 from unit.figures.drawn import BY_STATE, address_time
-from unit.figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
+from unit.figures.synthetic import BASE, MiB, PlainHeap, busy_trace, trace_of
 from unit.figures.test_map_image import decode
 from unit.model.one_pass import find, occupancy
 
@@ -12,7 +12,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures import address_time as module
 from bfcviz.figures.address_time import address_time_panel, address_time_window, chunk_at_time
 from bfcviz.figures.colouring import colouring
-from bfcviz.figures.theme import LIGHT, Paint, rgb, translucent
+from bfcviz.figures.theme import DARK, LIGHT, Paint, rgb, translucent
 from bfcviz.figures.view_options import FADE, Look, Selected
 from bfcviz.model import Model
 from bfcviz.model.grouping import HolderChoice
@@ -215,6 +215,74 @@ def test_an_image_has_faded_colours_outside_of_the_holder(trace, as_image):
     every = Look(colour="holder", hovered=HolderChoice("op", ()))
     same = pixels(address_time_panel(address_time_window(trace, 0, every), None, every))
     assert (same == plain).all()
+
+
+# ------------------------------------------------------------------------------
+# Lines around rectangles: none around those that are about as thin as the line; the legend names what is shown.
+
+
+def edges(panel):
+    (found,) = (
+        boxes(each) for each in panel.traces if each.get("line", {}).get("color") in {LIGHT.edge, DARK.edge}
+    )
+    return found
+
+
+def many_regions(sizes, label="only"):
+    heap = PlainHeap(0)
+    heap.room = [(BASE + (number << 30), size) for number, size in enumerate(sizes)]
+    for size in sizes:
+        heap.allocate(size, label)
+    for _ in range(40):
+        heap.allocate(1)  # fails: events after the last allocation, which so has a width
+    return heap.trace()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_thin_rectangles_have_the_colour_of_their_holder_up_to_their_edges(theme):
+    trace = many_regions([MiB] * 400 + [200 * MiB])  # 600 MiB: those of 1 MiB are below a pixel
+    look = Look(theme=theme)
+    panel = address_time_panel(address_time_window(trace, 0, look), None, look)
+    filled = [each for each in panel.traces if each.get("fill") == "toself" and len(boxes(each))]
+    for each in filled:
+        assert each["line"]["color"] == each["fillcolor"] or each["line"]["width"] == 0
+        assert each["line"]["simplify"] is False  # else plotly leaves out corners within a pixel
+    assert sum(len(boxes(each)) for each in filled if each.get("name") == "only") == 401
+    assert len(boxes(named(panel, "region"))) == 1
+    assert len(edges(panel)) == 1
+    assert edges(panel)[0, 3] - edges(panel)[0, 2] == 200
+    assert not named(panel, "other")["showlegend"]
+
+
+@pytest.mark.parametrize("pixels", [40, 400, 4000])
+def test_lines_depend_on_the_pixels_of_the_figure(pixels):
+    sizes = [size * MiB for size in (1, 10, 100)]
+    look = Look(map_pixels=(1000, pixels))
+    panel = address_time_panel(address_time_window(many_regions(sizes), 0, look), None, look)
+    assert len(edges(panel)) == {40: 1, 400: 2, 4000: 3}[pixels]
+    assert len(boxes(named(panel, "region"))) == {40: 1, 400: 2, 4000: 3}[pixels]
+
+
+def test_a_zoom_brings_the_lines_of_thin_rectangles():
+    trace = many_regions([MiB] * 400)
+    near = Look(addresses=(0.0, 4.0 * MiB))
+    for look, some in ((Look(), False), (near, True)):
+        panel = address_time_panel(address_time_window(trace, 0, look), None, look)
+        assert bool(len(edges(panel))) == bool(len(boxes(named(panel, "region")))) == some
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_legend_has_others_where_some_are_shown(monkeypatch, exact):
+    if not exact:
+        monkeypatch.setattr(module, "EXACT_LIFETIMES", 5)
+    heap = PlainHeap(64 * MiB)
+    for number in range(9):
+        heap.allocate((9 - number) * MiB, f"x{chr(97 + number)}")
+    heap.allocate(256, "y")  # too small for a colour of its own
+    trace = heap.trace()
+    for look, some in ((Look(), True), (Look(steps=(0, 5)), False)):
+        panel = address_time_panel(address_time_window(trace, 0, look), None, look)
+        assert named(panel, "other")["showlegend"] == some
 
 
 # ------------------------------------------------------------------------------

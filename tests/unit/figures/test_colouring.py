@@ -282,6 +282,29 @@ def test_no_holder_changes_its_colour_from_step_to_step(name):
             assert seen.setdefault(label, number) == number
 
 
+@pytest.mark.parametrize("name", ["conv", "lstm", "transformer"])
+def test_the_legend_names_the_classes_with_the_most_bytes_at_the_step(name):
+    trace = sample_trace(name)
+    model = Model(trace)
+    for step in (bfcviz.peak(trace), len(trace) // 2, len(trace)):
+        model.seek(step)
+        chunks = model.in_use()
+        made = colouring(trace, 0, "holder", LIGHT, chunks)
+        held = np.bincount(made.classes(chunks, step), chunks["size"], minlength=OTHER + 1)[:OTHER]
+        listed = np.array([bool(text) for text in made.names[:OTHER]])
+        assert held[listed].min() >= held[~listed].max()
+        texts = [text for text in made.names if text]
+        assert len(set(texts)) == len(texts) > 7
+
+
+def test_a_step_without_memory_has_the_legend_of_the_usual_holders():
+    trace = sample_trace("conv")
+    usual = colouring(trace, 0, "holder", LIGHT)
+    empty = colouring(trace, 0, "holder", LIGHT, Model(trace).in_use())
+    assert usual.names == empty.names
+    assert sum(map(bool, usual.names)) > 7
+
+
 def test_a_holder_of_a_growing_heap_keeps_its_colour():
     heap = PlainHeap(64 * MiB)
     sizes = {f"layer_{number}/x": (number + 1) * KiB for number in range(7)}

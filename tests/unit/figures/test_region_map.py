@@ -8,6 +8,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
+from shared import sample_trace
 from unit.analysis.built import state
 from unit.figures.drawn import region_map
 from unit.figures.drawn_map import (
@@ -343,11 +344,31 @@ def test_every_colouring_has_the_same_traces_and_names_its_classes(colour, exact
     assert len(panel.traces) == len(region_panel(Model(model.trace), None, Look(colour="state")).traces)
     made = colouring(model.trace, 0, colour, LIGHT, model.chunks())
     shown = [each["name"] for each in panel.traces if "name" in each and each.get("showlegend", True)]
-    classes = [name for name in made.names if name]
+    there = set(made.classes(model.in_use(), model.step).tolist())
+    others = {"other", "other or unknown"}
+    classes = [
+        name for number, name in enumerate(made.names) if name and (number in there or name not in others)
+    ]
     assert [name for name in shown if name in classes] == classes
     assert ("waste (size - requested)" in shown) == (colour in {"state", "holder"})
     listed = region_panel(model, None, replace(look, legend=False)).traces
     assert not {each.get("name") for each in listed if each.get("showlegend", True)} & set(classes)
+
+
+def test_the_legend_names_the_holders_of_the_largest_chunks_and_each_entry_hides_its_own():
+    trace = sample_trace("conv")
+    model = at_step(trace, bfcviz.peak(trace))
+    chunks = model.in_use()
+    largest = chunks[np.argsort(-chunks["size"].astype(np.int64))[:5]]
+    made = colouring(trace, 0, "holder", LIGHT, model.chunks())
+    figure = region_map(model, look=Look(colour="holder"))
+    listed = {each.fillcolor: each for each in figure.select_traces({"showlegend": True, "fill": "toself"})}
+    for number in set(made.classes(largest, model.step).tolist()):
+        entry = listed[made.paints[number].fill]
+        assert entry.name == made.names[number] != ""
+        assert len(entry.x) >= 4
+    fills = [each.fillcolor for each in figure.select_traces({"fill": "toself"}) if len(each.x) > 1]
+    assert len(set(fills)) == len(fills)  # what is of one colour is hidden at once
 
 
 # ------------------------------------------------------------------------------
