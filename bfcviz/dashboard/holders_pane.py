@@ -79,12 +79,10 @@ def _pane_holder_spans_below(found: HolderCount, around: PaneHolderSpan) -> Iter
     left = around.left
     for node in large.tolist():
         size = int(amounts.bytes[node])
-        name, parts = node, [index.names[node]]
-        while (only := amounts.only_child(index, name)) is not None:
-            name = only
-            parts.append(index.names[only])
+        inner = amounts.innermost(index, node)
+        name = index.how.text(index.path(inner)[len(index.path(node)) - 1 :])
         yield PaneHolderSpan(
-            name, index.how.text(parts), around.depth + 1, left, size, *_pane_holder_node_counts(found, node)
+            inner, name, around.depth + 1, left, size, *_pane_holder_node_counts(found, node)
         )
         left += size
     small = children[len(large) :]

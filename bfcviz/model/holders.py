@@ -56,11 +56,16 @@ class HolderAmounts:
     chunks: NDArray[np.int64]
     holders: NDArray[np.int64]
 
-    def only_child(self, index: "HolderIndex", node: int) -> int | None:
-        """The node directly below a holder that holds all its chunks; None if there is none."""
+    def innermost(self, index: "HolderIndex", node: int) -> int:
+        """The innermost of a holder and those inside it that holds all its chunks."""
         held = int(self.chunks[node])
-        below = (child for child in index.children[node] if held and self.chunks[child] == held)
-        return next(below, None)
+        while held:
+            below = (child for child in index.children[node] if self.chunks[child] == held)
+            child = next(below, None)
+            if child is None:
+                break
+            node = child
+        return node
 
 
 class HolderIndex:
@@ -138,6 +143,25 @@ class HolderIndex:
         summed = self._summed(own)
         found: NDArray[np.intp] = np.where(summed.any(axis=0), summed.argmax(axis=0), -1)
         return found
+
+    def any_of_class(
+        self, codes: NDArray[np.intp], classes: NDArray[np.integer], wanted: NDArray[np.intp]
+    ) -> NDArray[np.bool_]:
+        """Whether any code in each of the first holders has the class `wanted` of it, shape of `wanted`; -1 is none.
+
+        Args:
+            codes: that were seen, shape (n,).
+            classes: the class of each, shape (n,).
+            wanted: of the first nodes.
+        """
+        own = np.zeros((max(classes.max(initial=0), wanted.max(initial=0)) + 1, len(self)), np.bool_)
+        own[classes, self.leaves[codes]] = True
+        leaves, nodes = self._ancestors()
+        old = nodes < len(wanted)
+        leaves, nodes = leaves[old], nodes[old]
+        found = np.zeros(len(wanted), np.bool_)
+        found[nodes[own[wanted[nodes], leaves]]] = True
+        return found & (wanted >= 0)
 
     def _summed(self, own: NDArray[Any]) -> NDArray[Any]:
         """The sums of each node and all nodes below it, shape (rows, nodes); `own`: those of leaves."""
