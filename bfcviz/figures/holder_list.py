@@ -167,6 +167,9 @@ class HolderCounts:
         self._indices: dict[str, tuple[HolderIndex, RunningCount]] = {}
         # by grouping: how labels had classes, and the class of each holder at the first step with any
         self._first_classes: dict[str, tuple[Classify, NDArray[np.intp]]] = {}
+        self._allocated: set[int] = set()  # labels that had memory
+        self._names_read = 0  # the step up to which they were looked for
+        self._names_seen: tuple[int, int] | None = None  # what was shared by how many of them
         self.named = False  # whether any memory had a name at a step that was counted
         self._waste_known = requested_bytes_known(trace.origin.details, pool)
 
@@ -196,6 +199,7 @@ class HolderCounts:
             self.groupings.mostly_unnamed = 2 * unnamed > total if is_state else total > 0 and not self.named
         names = self.groupings.names
         index, running = self._index(by if by in names else names[0])
+        self._see_other_names(index)
         by_code = running.at(model)
         growth = None if marks is None else self._marks.growth(marks, index)
         amounts = index.amounts(by_code)  # after both, which may add holders
@@ -217,6 +221,24 @@ class HolderCounts:
         found[: len(known)] = np.where(known >= 0, known, classes[: len(known)])
         self._first_classes[index.how.by] = colours.classify, found
         return found
+
+    def _see_other_names(self, index: HolderIndex) -> None:
+        """Add to an index those holders of the trace that tell what all of them share, whatever the step shows."""
+        if index.how.by != "op" or not index.shared:
+            return
+        known, stop = known_index(self.trace, self.pool), len(self.trace)
+        if known is not None:
+            self._allocated.update(np.flatnonzero(known.byte_steps).tolist())
+        else:
+            for block in self.trace.blocks(max(self._names_read, self.trace.first), stop):
+                mine = (block["kind"] == Kind.ALLOCATE) & (block["pool"] == self.pool)
+                self._allocated.update(np.flatnonzero(np.bincount(block["label"][mine])).tolist())
+        self._names_read = stop
+        state = index.shared, len(self._allocated)
+        if state != self._names_seen:
+            for label in self._allocated:
+                index.see_what_differs(label)
+            self._names_seen = index.shared, len(self._allocated)
 
     def _index(self, by: str) -> tuple[HolderIndex, RunningCount]:
         how, new = self.groupings.get(by)
@@ -317,7 +339,8 @@ class HolderRowChooser:
     def rows(self) -> list[HolderRow]:
         """The rows of the list of holders, in order; no rows where nothing is in use."""
         trunk = self.fork(ROOT)
-        start = len(self.index.path(trunk))
+        # The map has the names of ops: the list leaves out no more of them than what says nothing at any step.
+        start = self.index.shared if self.index.how.by == "op" else len(self.index.path(trunk))
         top = self.named(self.largest(trunk, _LEAST_ROW)[:MOST], 0, start)
         rows: list[HolderRow] = []
         for row in self.sorted(top):

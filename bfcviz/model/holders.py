@@ -99,6 +99,27 @@ class HolderIndex:
             node = self.parents[node]
         return tuple(reversed(found))
 
+    @property
+    def shared(self) -> int:
+        """How many first parts of the paths are the same for all holders seen so far; each has one more part."""
+        node, length = ROOT, 0
+        while len(self.children[node]) == 1 and self.children[node][0] not in self._own:
+            node, length = self.children[node][0], length + 1
+        return length
+
+    def see_what_differs(self, code: int) -> None:
+        """Add the holder of a code to the index if it does not share the first parts of the others' paths."""
+        node, path = ROOT, self.how.path(code)
+        for part in path[: self.shared]:
+            child = self._known.get((node, part))
+            if child is None:
+                break
+            node = child
+        else:
+            if len(path) > self.shared:
+                return
+        self._node(path)
+
     def count(self, records: NDArray[np.void]) -> NDArray[np.int64]:
         """Sums of records by the index's code, for `amounts`: bytes, requested bytes and number, shape (3, codes).
 

@@ -300,3 +300,33 @@ def test_memory_without_names_is_listed_by_size():
     shown = Shown(heap.trace())
     assert shown.column("name") == ["chunks of 8.0 MiB", "chunks of 2.0 MiB"]
     assert shown.column("chunks") == ["1", "3"]
+
+
+def heap_of_layers():
+    """At the end one layer has nearly all memory, another one a small chunk, whose address is the second value."""
+    heap = PlainHeap(64 * MiB)
+    heap.mark("step", 1)
+    before = [heap.allocate(size * MiB, f"layer1/{name}") for name, size in (("a", 3), ("b", 5))]
+    small = heap.allocate(256, "layer1/c")
+    heap.allocate(7 * MiB, "layer2/e")
+    before.append(heap.allocate(12 * MiB, "layer2/h"))
+    heap.mark("step", 2)
+    heap.allocate(5 * MiB, "layer2/i")
+    heap.free(before.pop(1))
+    heap.free(before.pop())
+    heap.mark("step", 3)
+    heap.allocate(6 * MiB, "layer2/j")
+    heap.free(before.pop())
+    heap.mark("step", 4)
+    return heap, small
+
+
+def test_rows_have_the_names_of_the_map_where_one_group_is_left():
+    heap, small = heap_of_layers()
+    names = ["layer2/e", "layer2/i", "layer2/j"]
+    assert sorted(Shown(heap.trace()).column("name")[:3]) == names
+    heap.free(small)
+    shown = Shown(heap.trace())  # it was never shown at a step with another layer
+    assert sorted(shown.column("name")[:3]) == names
+    drawn = [text for each in region_map(shown.model).select_traces({"mode": "text"}) for text in each.text]
+    assert {text.split(",")[0] for text in drawn} >= set(names)
