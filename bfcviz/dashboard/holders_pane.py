@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
+from itertools import pairwise
 from threading import RLock
 from typing import Any, Final, NamedTuple
 
@@ -606,14 +607,16 @@ class HoldersPane:
         sorted_by = self._sorted_by if self._sorted_by in columns else "bytes"
         key, by_name = found.keys(sorted_by), sorted_by == "name"
         rows = HolderRowChooser(found.index, found.amounts, key, by_name, self._ascending).rows()
-        # What the rows at the left do not have.
-        rest = [ROOT, *(row.node for row in rows if row.depth == 0 and row.node >= 0)]
-        facts = [
-            self._facts(found, row.node, row.name, row.depth)
-            if row.node >= 0
-            else _pane_other_holders_facts(found, rest, row.holders, self._look.paints.other.fill)
-            for row in rows
-        ]
+        gone = None if found.growth is None else found.index.gone(found.amounts, found.growth)
+        fill = self._look.paints.other.fill
+        tops = [place for place, row in enumerate(rows) if row.depth == 0 and row.node >= 0]
+        facts: list[HolderFacts] = []
+        for top, end in pairwise([*tops, len(rows)]):
+            inside = [row for row in rows[top:end] if row.node >= 0]
+            facts += (self._facts(found, row.node, row.name, row.depth) for row in inside)
+            if len(inside) > 1:
+                facts += _pane_rest_facts(found, gone, [row.node for row in inside], 1, fill)
+        facts += _pane_rest_facts(found, gone, [ROOT, *(rows[top].node for top in tops)], 0, fill)
         return list_html(facts, columns, _holder_column_hints(found), sorted_by, ascending=self._ascending)
 
     def _facts(self, found: HolderCount, node: int, name: str, depth: int) -> HolderFacts:
@@ -696,28 +699,37 @@ def _pane_growth_hints(found: WhatGrew) -> dict[str, str]:
     }
 
 
-def _pane_other_holders_facts(
-    found: HolderCount, nodes: Sequence[int], holders: int, fill: str
-) -> HolderFacts:
-    """All small holders together: the first of the nodes without the others."""
+def _pane_rest_facts(
+    found: HolderCount, gone: NDArray[np.int64] | None, nodes: Sequence[int], depth: int, fill: str
+) -> Iterator[HolderFacts]:
+    """What the first of the nodes has without the others: rows of its small holders together, and of those gone.
+
+    `gone` is the growth of the holders that are gone and their number, by node; None: no growth is shown.
+    """
 
     def left(values: NDArray[np.int64]) -> int:
         first, *others = values[list(nodes)].tolist()
         return int(first - sum(others))
 
-    num_bytes = left(found.amounts.bytes)
-    return HolderFacts(
-        number=-1,
-        name=other_holders_name(holders),
-        path="all holders that are too small for a row",
-        depth=0,
-        bytes=num_bytes,
-        chunks=left(found.amounts.chunks),
-        waste=left(found.wastes()) if found.waste_known else None,
-        share=found.share(num_bytes),
-        growth=None if found.growth is None else left(found.growth),
-        fill=fill,
-    )
+    grown, few = (0, 0) if gone is None else (left(gone[0]), left(gone[1]))
+    if holders := left(found.amounts.holders):
+        num_bytes = left(found.amounts.bytes)
+        yield HolderFacts(
+            number=-1,
+            name=other_holders_name(holders),
+            path="all holders that are too small for a row",
+            depth=depth,
+            bytes=num_bytes,
+            chunks=left(found.amounts.chunks),
+            waste=left(found.wastes()) if found.waste_known else None,
+            share=found.share(num_bytes),
+            growth=None if found.growth is None else left(found.growth) - grown,
+            fill=fill,
+        )
+    if few:
+        name, path = f"gone ({counted(few, 'holder')})", "all holders that have no chunk at this step"
+        waste = 0 if found.waste_known else None
+        yield HolderFacts(-1, name, path, depth, 0, 0, waste, 0.0, grown, fill)
 
 
 def _has_holder_column(found: HolderCount, column: str) -> bool:

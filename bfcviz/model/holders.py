@@ -143,6 +143,15 @@ class HolderIndex:
         own[3] = own[2] > 0
         return HolderAmounts(*self._summed(own))
 
+    def gone(self, amounts: HolderAmounts, growth: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The part of the growth of each holder that is of paths without chunks, and how many: shape (2, nodes)."""
+        parents = np.array(self.parents[1:], np.intp)
+        own = np.stack([growth, amounts.chunks])
+        for row in own:
+            np.subtract.at(row, parents, row[1:].copy())
+        grown = np.where(own[1], 0, own[0])
+        return self._summed(np.stack([grown, grown != 0]))
+
     def main_class(
         self, codes: NDArray[np.intp], classes: NDArray[np.integer], weights: NDArray[np.integer]
     ) -> NDArray[np.intp]:

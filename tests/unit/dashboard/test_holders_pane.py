@@ -330,3 +330,46 @@ def test_rows_have_the_names_of_the_map_where_one_group_is_left():
     assert sorted(shown.column("name")[:3]) == names
     drawn = [text for each in region_map(shown.model).select_traces({"mode": "text"}) for text in each.text]
     assert {text.split(",")[0] for text in drawn} >= set(names)
+
+
+@pytest.mark.parametrize("back", [0, 3])
+def test_the_rows_add_up_to_the_whole_and_growth_counts_what_is_gone_apart(back):
+    heap, _ = heap_of_layers()
+    shown = Shown(heap.trace(), len(heap.events) - back)
+    amounts = shown.pane._found.amounts
+    rows = [row for row in shown.elements("tr") if "title" in row and "style" in row]
+    inside = ["inside" in row["class"] for row in rows]
+    numbers = {name: [signed(text) for text in shown.column(name)] for name in ("bytes", "growth", "chunks")}
+    wanted = amounts.bytes[0], shown.pane._found.growth[0], amounts.chunks[0]
+    for values, total in zip(numbers.values(), wanted, strict=True):
+        top = [value for value, is_inside in zip(values, inside, strict=True) if not is_inside]
+        assert sum(top) == pytest.approx(total, abs=MiB // 20)  # rows are rounded
+        if any(inside):
+            first = inside.index(True)
+            stop = first + inside[first:].index(False)
+            assert sum(values[first:stop]) == values[first - 1]
+    growth = dict(zip(shown.column("name"), shown.column("growth"), strict=True))
+    assert growth == (
+        {
+            "layer2/e": "0 B",
+            "layer2/i": "+5.0 MiB",
+            "layer2/j": "+6.0 MiB",
+            "other (1 holder)": "0 B",
+            "gone (3 holders)": "-20.0 MiB",
+        }
+        if back == 0
+        else {
+            "layer2": "-7.0 MiB",
+            "e": "0 B",
+            "i": "+5.0 MiB",
+            "j": "0 B",
+            "gone (1 holder)": "-12.0 MiB",
+            "layer1": "-5.0 MiB",
+        }
+    )
+
+
+def signed(text):
+    """The number of a cell."""
+    number, *unit = text.replace(",", "").split()
+    return float(number) * {"MiB": MiB, "KiB": 1024}.get("".join(unit), 1)
