@@ -1,7 +1,7 @@
 """The pane of the holders: who holds the memory at a step, as a list or an icicle; or what grew since a step."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape, unescape
 from itertools import pairwise
 from threading import RLock
@@ -19,7 +19,7 @@ from bfcviz.events.origin import chunks_known
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring
 from bfcviz.figures.holder_list import MOST, HolderCount, HolderCounts, HolderRowChooser, other_holders_name
-from bfcviz.figures.text import LONGEST, harmless
+from bfcviz.figures.text import LONGEST, harmless, legend_texts
 from bfcviz.figures.theme import contrasting
 from bfcviz.figures.view_options import PLAIN, Look
 from bfcviz.model import Model
@@ -126,6 +126,10 @@ GROWTH_COLUMNS: Final = {
 WIDE: Final = frozenset({"chunks", "waste"})
 """Columns that are hidden where there is no room; the tooltip has their numbers."""
 
+_FEW_COLUMNS: Final = 3
+_GROWN_LETTERS: Final = (24, 34)  # of a name of what grew: beside more columns, beside few
+_NO_ISOLATES: Final = {0x2068: None, 0x2069: None}  # each half of a name is escaped and isolated by itself
+
 _LONGEST_HINT: Final = 160
 _LONGEST_NOTE: Final = 300
 _LONGEST_MOMENT: Final = 60
@@ -192,6 +196,7 @@ class GrowthFacts:
 
     number: int  # of the row in messages; -1: it does nothing
     name: str  # its path
+    short: str  # its path in few letters, unlike those of the other rows
     change: Mapping[str, int | None]  # of HOLDER_CHANGE, by column; None: unknown
     share: float  # of the largest change, 0..1
     fill: str  # its colour
@@ -217,7 +222,7 @@ class GrowthFacts:
     def cell(self, column: str) -> str:
         """The HTML of a cell of the holders that grew."""
         if column == "name":
-            return _holder_name_cell(self.name)
+            return _holder_name_cell(self.short)
         value = self.change[column]
         if value is None:
             return "?"
@@ -236,7 +241,8 @@ def _holder_row_messages(number: int) -> str:
 
 def _holder_name_cell(name: str) -> str:
     name = shortened_name(name, LONGEST)
-    middle = len(name) // 2
+    # A name that is cut already is cut further at the same place.
+    middle = name.find("…") if "…" in name else len(name) // 2
     halves = "".join(f"<span><bdi>{harmless(half)}</bdi></span>" for half in (name[:middle], name[middle:]))
     return f"<span class='label'><u></u>{halves}</span>"
 
@@ -566,24 +572,29 @@ class HoldersPane:
             return _BRUSH, f"<div class='none'>{harmless(str(error), _LONGEST_NOTE)}</div>"
         if not len(found.rows):
             return _growth_note(found), _SAME
-        by = self._sorted_by if self._sorted_by in GROWTH_COLUMNS else "grew"
         largest = np.argsort(-np.abs(found.rows["grew"]), kind="stable")
         rows = [self._grown(found, row) for row in np.sort(largest[:MOST]).tolist()]
+        rest = [self._grown_rest(found, largest[MOST:])] if len(largest) > MOST else []
+        columns = [name for name in GROWTH_COLUMNS if _has_growth_column([*rows, *rest], name)]
+        # Before they are sorted: a number in a name stays with its holder.
+        names = legend_texts([row.name for row in rows], _GROWN_LETTERS[len(columns) <= _FEW_COLUMNS])
+        short = [unescape(name).translate(_NO_ISOLATES) for name in names]
+        rows = [replace(row, short=name) for row, name in zip(rows, short, strict=True)]
+        by = self._sorted_by if self._sorted_by in columns else "grew"
         key = _growth_row_name if by == "name" else lambda row: row.change[by] or 0
         rows.sort(key=key, reverse=not self._ascending)
-        if len(largest) > MOST:
-            rows.append(self._grown_rest(found, largest[MOST:]))
-        shown = list_html(
-            rows, list(GROWTH_COLUMNS), _pane_growth_hints(found), by, ascending=self._ascending
-        )
+        hints = _pane_growth_hints(found)
+        shown = list_html([*rows, *rest], columns, hints, by, ascending=self._ascending)
         return _growth_note(found), shown
 
     def _grown(self, found: WhatGrew, row: int) -> GrowthFacts:
         values = found.rows[row]
         choice = HolderChoice(found.how.by, found.paths[row])
+        name = found.how.text(found.paths[row])
         return GrowthFacts(
             number=self._number(choice),
-            name=found.how.text(found.paths[row]),
+            name=name,
+            short=name,
             change=_pane_growth_change(found, {name: int(values[name]) for name in values.dtype.names or ()}),
             share=abs(int(values["grew"])) / max(int(np.abs(found.rows["grew"]).max()), 1),
             fill=self._growth_fill(int(values["grew"]), int(values["never_freed"])),
@@ -593,7 +604,7 @@ class HoldersPane:
     def _grown_rest(self, found: WhatGrew, rows: NDArray[np.intp]) -> GrowthFacts:
         sums = {name: int(found.rows[name][rows].sum()) for name in found.rows.dtype.names or ()}
         name, fill = other_holders_name(len(rows)), self._look.paints.other.fill
-        return GrowthFacts(-1, name, _pane_growth_change(found, sums), 0.0, fill)
+        return GrowthFacts(-1, name, name, _pane_growth_change(found, sums), 0.0, fill)
 
     def _growth_fill(self, grew: int, never_freed: int) -> str:
         """The colour that most of what grew has in the map."""
@@ -676,6 +687,11 @@ def _growth_note(found: WhatGrew) -> str:
     grew, new, gone = (found.total(name) for name in ("grew", "new", "gone"))
     changed = f"{format_bytes(new)} new, {format_bytes(gone)} gone"
     return f"{signed_bytes(grew)} since step {found.first:,}: {changed}. Drag over the time strip for others."
+
+
+def _has_growth_column(rows: Sequence[GrowthFacts], column: str) -> bool:
+    """Whether a column of what grew says anything in any row."""
+    return column in ("name", "grew") or any(row.change[column] != 0 for row in rows)
 
 
 def _growth_row_name(row: GrowthFacts) -> str:

@@ -373,3 +373,44 @@ def signed(text):
     """The number of a cell."""
     number, *unit = text.replace(",", "").split()
     return float(number) * {"MiB": MiB, "KiB": 1024}.get("".join(unit), 1)
+
+
+def shown_growth(trace, since):
+    shown = Shown(trace)
+    shown.show(since=since)
+    return shown
+
+
+def test_names_of_what_grew_are_told_apart():
+    heap = PlainHeap(64 * MiB)
+    heap.allocate(MiB, "functional_1/before")
+    since = len(heap.events)
+    names = [f"functional_1/block/{'part/' * 12}conv_{each}/{'part/' * 12}BiasAdd" for each in (1, 2)]
+    for name in (*names, "functional_1/conv2d_1_1/BiasAdd", "functional_1/conv2d_2_1/BiasAdd"):
+        heap.allocate(MiB, name)
+    shown = shown_growth(heap.trace(), since)
+    found = shown.column("name")
+    assert len(set(found)) == 4
+    assert {"conv2d_1_1/BiasAdd", "conv2d_2_1/BiasAdd"} < set(found)
+    titles = [row["title"] for row in shown.elements("tr") if "title" in row]
+    assert sum("functional_1/conv2d_1_1/BiasAdd" in title for title in titles) == 1
+
+
+def test_columns_of_what_grew_that_are_empty_in_every_row_are_left_out():
+    heap = PlainHeap(64 * MiB)
+    kept = heap.allocate(MiB, "kept")
+    since = len(heap.events)
+    new = heap.allocate(MiB, "new")
+
+    def heads(trace, step=None):
+        shown = Shown(trace, step)
+        shown.show(since=since)
+        shown.pane.sort("gone")
+        return [head["class"] for head in shown.elements("th")]
+
+    assert heads(heap.trace()) == ["name", "grew", "new", "never_freed"]
+    step = len(heap.events)
+    heap.free(new)
+    assert heads(heap.trace(), step) == ["name", "grew", "new"]
+    heap.free(kept)
+    assert heads(heap.trace()) == ["name", "grew", "gone"]
