@@ -167,9 +167,8 @@ class HolderCounts:
         self._indices: dict[str, tuple[HolderIndex, RunningCount]] = {}
         # by grouping: how labels had classes, and the class of each holder at the first step with any
         self._first_classes: dict[str, tuple[Classify, NDArray[np.intp]]] = {}
-        self._allocated: set[int] = set()  # labels that had memory
-        self._names_read = 0  # the step up to which they were looked for
-        self._names_seen: tuple[int, int] | None = None  # what was shared by how many of them
+        self._names_read = 0  # the step up to which labels that had memory were looked for
+        self._names_seen: set[int] = set()  # these labels
         self.named = False  # whether any memory had a name at a step that was counted
         self._waste_known = requested_bytes_known(trace.origin.details, pool)
 
@@ -224,21 +223,18 @@ class HolderCounts:
 
     def _see_other_names(self, index: HolderIndex) -> None:
         """Add to an index those holders of the trace that tell what all of them share, whatever the step shows."""
-        if index.how.by != "op" or not index.shared:
+        if index.how.by != "op" or not index.shared or self._names_read == len(self.trace):
             return
-        known, stop = known_index(self.trace, self.pool), len(self.trace)
+        known, stop, found = known_index(self.trace, self.pool), len(self.trace), set[int]()
         if known is not None:
-            self._allocated.update(np.flatnonzero(known.byte_steps).tolist())
+            found.update(np.flatnonzero(known.byte_steps).tolist())
         else:
             for block in self.trace.blocks(max(self._names_read, self.trace.first), stop):
                 mine = (block["kind"] == Kind.ALLOCATE) & (block["pool"] == self.pool)
-                self._allocated.update(np.flatnonzero(np.bincount(block["label"][mine])).tolist())
-        self._names_read = stop
-        state = index.shared, len(self._allocated)
-        if state != self._names_seen:
-            for label in self._allocated:
-                index.see_what_differs(label)
-            self._names_seen = index.shared, len(self._allocated)
+                found.update(np.flatnonzero(np.bincount(block["label"][mine])).tolist())
+        for label in found - self._names_seen:  # once each: what all share only gets shorter
+            index.see_what_differs(label)
+        self._names_read, self._names_seen = stop, self._names_seen | found
 
     def _index(self, by: str) -> tuple[HolderIndex, RunningCount]:
         how, new = self.groupings.get(by)
