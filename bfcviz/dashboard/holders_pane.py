@@ -1,8 +1,9 @@
 """The pane of the holders: who holds the memory at a step, as a list or an icicle; or what grew since a step."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape, unescape
+from itertools import pairwise
 from threading import RLock
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +19,7 @@ from bfcviz.events.origin import chunks_known
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring
 from bfcviz.figures.holder_list import MOST, HolderCount, HolderCounts, HolderRowChooser, other_holders_name
-from bfcviz.figures.text import LONGEST, harmless
+from bfcviz.figures.text import LONGEST, harmless, legend_texts
 from bfcviz.figures.theme import contrasting
 from bfcviz.figures.view_options import PLAIN, Look
 from bfcviz.model import Model
@@ -79,12 +80,10 @@ def _pane_holder_spans_below(found: HolderCount, around: PaneHolderSpan) -> Iter
     left = around.left
     for node in large.tolist():
         size = int(amounts.bytes[node])
-        name, parts = node, [index.names[node]]
-        while (only := amounts.only_child(index, name)) is not None:
-            name = only
-            parts.append(index.names[only])
+        inner = amounts.innermost(index, node)
+        name = index.how.text(index.path(inner)[len(index.path(node)) - 1 :])
         yield PaneHolderSpan(
-            name, index.how.text(parts), around.depth + 1, left, size, *_pane_holder_node_counts(found, node)
+            inner, name, around.depth + 1, left, size, *_pane_holder_node_counts(found, node)
         )
         left += size
     small = children[len(large) :]
@@ -126,6 +125,10 @@ GROWTH_COLUMNS: Final = {
 
 WIDE: Final = frozenset({"chunks", "waste"})
 """Columns that are hidden where there is no room; the tooltip has their numbers."""
+
+_FEW_COLUMNS: Final = 3
+_GROWN_LETTERS: Final = (24, 34)  # of a name of what grew: beside more columns, beside few
+_NO_ISOLATES: Final = {0x2068: None, 0x2069: None}  # each half of a name is escaped and isolated by itself
 
 _LONGEST_HINT: Final = 160
 _LONGEST_NOTE: Final = 300
@@ -193,6 +196,7 @@ class GrowthFacts:
 
     number: int  # of the row in messages; -1: it does nothing
     name: str  # its path
+    short: str  # its path in few letters, unlike those of the other rows
     change: Mapping[str, int | None]  # of HOLDER_CHANGE, by column; None: unknown
     share: float  # of the largest change, 0..1
     fill: str  # its colour
@@ -218,7 +222,7 @@ class GrowthFacts:
     def cell(self, column: str) -> str:
         """The HTML of a cell of the holders that grew."""
         if column == "name":
-            return _holder_name_cell(self.name)
+            return _holder_name_cell(self.short)
         value = self.change[column]
         if value is None:
             return "?"
@@ -237,7 +241,8 @@ def _holder_row_messages(number: int) -> str:
 
 def _holder_name_cell(name: str) -> str:
     name = shortened_name(name, LONGEST)
-    middle = len(name) // 2
+    # A name that is cut already is cut further at the same place.
+    middle = name.find("…") if "…" in name else len(name) // 2
     halves = "".join(f"<span><bdi>{harmless(half)}</bdi></span>" for half in (name[:middle], name[middle:]))
     return f"<span class='label'><u></u>{halves}</span>"
 
@@ -567,24 +572,29 @@ class HoldersPane:
             return _BRUSH, f"<div class='none'>{harmless(str(error), _LONGEST_NOTE)}</div>"
         if not len(found.rows):
             return _growth_note(found), _SAME
-        by = self._sorted_by if self._sorted_by in GROWTH_COLUMNS else "grew"
         largest = np.argsort(-np.abs(found.rows["grew"]), kind="stable")
         rows = [self._grown(found, row) for row in np.sort(largest[:MOST]).tolist()]
+        rest = [self._grown_rest(found, largest[MOST:])] if len(largest) > MOST else []
+        columns = [name for name in GROWTH_COLUMNS if _has_growth_column([*rows, *rest], name)]
+        # Before they are sorted: a number in a name stays with its holder.
+        names = legend_texts([row.name for row in rows], _GROWN_LETTERS[len(columns) <= _FEW_COLUMNS])
+        short = [unescape(name).translate(_NO_ISOLATES) for name in names]
+        rows = [replace(row, short=name) for row, name in zip(rows, short, strict=True)]
+        by = self._sorted_by if self._sorted_by in columns else "grew"
         key = _growth_row_name if by == "name" else lambda row: row.change[by] or 0
         rows.sort(key=key, reverse=not self._ascending)
-        if len(largest) > MOST:
-            rows.append(self._grown_rest(found, largest[MOST:]))
-        shown = list_html(
-            rows, list(GROWTH_COLUMNS), _pane_growth_hints(found), by, ascending=self._ascending
-        )
+        hints = _pane_growth_hints(found)
+        shown = list_html([*rows, *rest], columns, hints, by, ascending=self._ascending)
         return _growth_note(found), shown
 
     def _grown(self, found: WhatGrew, row: int) -> GrowthFacts:
         values = found.rows[row]
         choice = HolderChoice(found.how.by, found.paths[row])
+        name = found.how.text(found.paths[row])
         return GrowthFacts(
             number=self._number(choice),
-            name=found.how.text(found.paths[row]),
+            name=name,
+            short=name,
             change=_pane_growth_change(found, {name: int(values[name]) for name in values.dtype.names or ()}),
             share=abs(int(values["grew"])) / max(int(np.abs(found.rows["grew"]).max()), 1),
             fill=self._growth_fill(int(values["grew"]), int(values["never_freed"])),
@@ -594,7 +604,7 @@ class HoldersPane:
     def _grown_rest(self, found: WhatGrew, rows: NDArray[np.intp]) -> GrowthFacts:
         sums = {name: int(found.rows[name][rows].sum()) for name in found.rows.dtype.names or ()}
         name, fill = other_holders_name(len(rows)), self._look.paints.other.fill
-        return GrowthFacts(-1, name, _pane_growth_change(found, sums), 0.0, fill)
+        return GrowthFacts(-1, name, name, _pane_growth_change(found, sums), 0.0, fill)
 
     def _growth_fill(self, grew: int, never_freed: int) -> str:
         """The colour that most of what grew has in the map."""
@@ -608,14 +618,16 @@ class HoldersPane:
         sorted_by = self._sorted_by if self._sorted_by in columns else "bytes"
         key, by_name = found.keys(sorted_by), sorted_by == "name"
         rows = HolderRowChooser(found.index, found.amounts, key, by_name, self._ascending).rows()
-        # What the rows at the left do not have.
-        rest = [ROOT, *(row.node for row in rows if row.depth == 0 and row.node >= 0)]
-        facts = [
-            self._facts(found, row.node, row.name, row.depth)
-            if row.node >= 0
-            else _pane_other_holders_facts(found, rest, row.holders, self._look.paints.other.fill)
-            for row in rows
-        ]
+        gone = None if found.growth is None else found.index.gone(found.amounts, found.growth)
+        fill = self._look.paints.other.fill
+        tops = [place for place, row in enumerate(rows) if row.depth == 0 and row.node >= 0]
+        facts: list[HolderFacts] = []
+        for top, end in pairwise([*tops, len(rows)]):
+            inside = [row for row in rows[top:end] if row.node >= 0]
+            facts += (self._facts(found, row.node, row.name, row.depth) for row in inside)
+            if len(inside) > 1:
+                facts += _pane_rest_facts(found, gone, [row.node for row in inside], 1, fill)
+        facts += _pane_rest_facts(found, gone, [ROOT, *(rows[top].node for top in tops)], 0, fill)
         return list_html(facts, columns, _holder_column_hints(found), sorted_by, ascending=self._ascending)
 
     def _facts(self, found: HolderCount, node: int, name: str, depth: int) -> HolderFacts:
@@ -677,6 +689,11 @@ def _growth_note(found: WhatGrew) -> str:
     return f"{signed_bytes(grew)} since step {found.first:,}: {changed}. Drag over the time strip for others."
 
 
+def _has_growth_column(rows: Sequence[GrowthFacts], column: str) -> bool:
+    """Whether a column of what grew says anything in any row."""
+    return column in ("name", "grew") or any(row.change[column] != 0 for row in rows)
+
+
 def _growth_row_name(row: GrowthFacts) -> str:
     return row.name.casefold()
 
@@ -698,28 +715,37 @@ def _pane_growth_hints(found: WhatGrew) -> dict[str, str]:
     }
 
 
-def _pane_other_holders_facts(
-    found: HolderCount, nodes: Sequence[int], holders: int, fill: str
-) -> HolderFacts:
-    """All small holders together: the first of the nodes without the others."""
+def _pane_rest_facts(
+    found: HolderCount, gone: NDArray[np.int64] | None, nodes: Sequence[int], depth: int, fill: str
+) -> Iterator[HolderFacts]:
+    """What the first of the nodes has without the others: rows of its small holders together, and of those gone.
+
+    `gone` is the growth of the holders that are gone and their number, by node; None: no growth is shown.
+    """
 
     def left(values: NDArray[np.int64]) -> int:
         first, *others = values[list(nodes)].tolist()
         return int(first - sum(others))
 
-    num_bytes = left(found.amounts.bytes)
-    return HolderFacts(
-        number=-1,
-        name=other_holders_name(holders),
-        path="all holders that are too small for a row",
-        depth=0,
-        bytes=num_bytes,
-        chunks=left(found.amounts.chunks),
-        waste=left(found.wastes()) if found.waste_known else None,
-        share=found.share(num_bytes),
-        growth=None if found.growth is None else left(found.growth),
-        fill=fill,
-    )
+    grown, few = (0, 0) if gone is None else (left(gone[0]), left(gone[1]))
+    if holders := left(found.amounts.holders):
+        num_bytes = left(found.amounts.bytes)
+        yield HolderFacts(
+            number=-1,
+            name=other_holders_name(holders),
+            path="all holders that are too small for a row",
+            depth=depth,
+            bytes=num_bytes,
+            chunks=left(found.amounts.chunks),
+            waste=left(found.wastes()) if found.waste_known else None,
+            share=found.share(num_bytes),
+            growth=None if found.growth is None else left(found.growth) - grown,
+            fill=fill,
+        )
+    if few:
+        name, path = f"gone ({counted(few, 'holder')})", "all holders that have no chunk at this step"
+        waste = 0 if found.waste_known else None
+        yield HolderFacts(-1, name, path, depth, 0, 0, waste, 0.0, grown, fill)
 
 
 def _has_holder_column(found: HolderCount, column: str) -> bool:

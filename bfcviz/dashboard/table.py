@@ -92,8 +92,10 @@ SIDE_STYLE: Final = f"""<style>
 .bfcviz-holders col.chunks {{ width: 46px }} .bfcviz-holders col.waste {{ width: 58px }}
 .bfcviz-holders :is(col.grew, col.new, col.gone) {{ width: 64px }}
 .bfcviz-holders col.never_freed {{ width: 74px }}
-@container (max-width: 399px) {{ .bfcviz-holders .wide {{ display: none }} }}
-@container (max-width: 309px) {{ .bfcviz-holders .share {{ display: none }} }}
+@container (max-width: 399px) {{  /* a name needs the room; the tooltip has the number */
+  .bfcviz-holders :is(.wide, table:has(.gone):has(.never_freed) .new) {{ display: none }}
+}}
+@container (max-width: 309px) {{ .bfcviz-holders :is(.share, .new, .gone) {{ display: none }} }}
 @container (max-width: 249px) {{ .bfcviz-holders .growth {{ display: none }} }}
 .bfcviz-holders tbody tr {{ background: none }}
 .bfcviz-holders tbody tr[data-bfcviz] {{ cursor: pointer }}

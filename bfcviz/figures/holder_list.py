@@ -10,9 +10,9 @@ from bfcviz.events.origin import holds_only_states, requested_bytes_known
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace
-from bfcviz.figures.colouring import Colouring
+from bfcviz.figures.colouring import OTHER, Classify, Colouring
 from bfcviz.model import Model
-from bfcviz.model.grouping import Grouping, HolderChoice, Path, grouping
+from bfcviz.model.grouping import Grouping, HolderChoice, grouping
 from bfcviz.model.holders import (
     ROOT,
     HolderAmounts,
@@ -165,7 +165,10 @@ class HolderCounts:
         self._marks = HolderMarkGrowth(trace, pool)
         self.groupings = HolderGroupings(trace, pool, self._marks)  # what they can be found by
         self._indices: dict[str, tuple[HolderIndex, RunningCount]] = {}
-        self._first_classes: dict[str, NDArray[np.intp]] = {}
+        # by grouping: how labels had classes, and the class of each holder at the first step with any
+        self._first_classes: dict[str, tuple[Classify, NDArray[np.intp]]] = {}
+        self._names_read = 0  # the step up to which labels that had memory were looked for
+        self._names_seen: set[int] = set()  # these labels
         self.named = False  # whether any memory had a name at a step that was counted
         self._waste_known = requested_bytes_known(trace.origin.details, pool)
 
@@ -195,23 +198,43 @@ class HolderCounts:
             self.groupings.mostly_unnamed = 2 * unnamed > total if is_state else total > 0 and not self.named
         names = self.groupings.names
         index, running = self._index(by if by in names else names[0])
+        self._see_other_names(index)
         by_code = running.at(model)
         growth = None if marks is None else self._marks.growth(marks, index)
         amounts = index.amounts(by_code)  # after both, which may add holders
         classes = _holder_classes(index, by_code[0], model, colours)
         if colours.name == "holder":
-            classes = self._first_seen(index.how.by, classes)
+            classes = self._first_seen(index, classes, colours)
         fills = [paint.fill for paint in colours.paints]
         total = int(amounts.bytes[ROOT])
         return HolderCount(index, amounts, marks, growth, classes, fills, total, self._waste_known)
 
-    def _first_seen(self, by: str, classes: NDArray[np.intp]) -> NDArray[np.intp]:
+    def _first_seen(
+        self, index: HolderIndex, classes: NDArray[np.intp], colours: Colouring
+    ) -> NDArray[np.intp]:
         """The class of each holder when it was first seen: it keeps its colour while the step moves."""
-        known = self._first_classes.get(by, classes[:0])
+        classify, known = self._first_classes.get(index.how.by, (colours.classify, classes[:0]))
+        if classify is not colours.classify:
+            known = _still_first_classes(index, known, colours)
         found = classes.copy()
         found[: len(known)] = np.where(known >= 0, known, classes[: len(known)])
-        self._first_classes[by] = found
+        self._first_classes[index.how.by] = colours.classify, found
         return found
+
+    def _see_other_names(self, index: HolderIndex) -> None:
+        """Add to an index those holders of the trace that tell what all of them share, whatever the step shows."""
+        if index.how.by != "op" or not index.shared or self._names_read == len(self.trace):
+            return
+        known, stop, found = known_index(self.trace, self.pool), len(self.trace), set[int]()
+        if known is not None:
+            found.update(np.flatnonzero(known.byte_steps).tolist())
+        else:
+            for block in self.trace.blocks(max(self._names_read, self.trace.first), stop):
+                mine = (block["kind"] == Kind.ALLOCATE) & (block["pool"] == self.pool)
+                found.update(np.flatnonzero(np.bincount(block["label"][mine])).tolist())
+        for label in found - self._names_seen:  # once each: what all share only gets shorter
+            index.see_what_differs(label)
+        self._names_read, self._names_seen = stop, self._names_seen | found
 
     def _index(self, by: str) -> tuple[HolderIndex, RunningCount]:
         how, new = self.groupings.get(by)
@@ -241,6 +264,20 @@ def _holder_classes(
         looked_at = np.union1d(looked_at, np.argpartition(chunks["size"], -_LARGEST)[-_LARGEST:])
     records = taken(chunks, looked_at[chunks["in_use"][looked_at]])
     return index.main_class(index.codes(records), colours.classes(records, model.step), records["size"])
+
+
+def _still_first_classes(index: HolderIndex, known: NDArray[np.intp], colours: Colouring) -> NDArray[np.intp]:
+    """The `known` classes of holders that labels in them still have; -1: none, or the grey one of the others.
+
+    As a trace grows, labels that were grey get a colour, and others a colour apart from that of the holder around them.
+    """
+    known = np.where(known == OTHER, -1, known)
+    if index.how.by not in _BY_LABEL:
+        return known
+    codes = np.flatnonzero(index.leaves >= 0)
+    records = np.zeros(len(codes), CHUNK_ROW)
+    records["label"] = codes
+    return np.where(index.any_of_class(codes, colours.classes(records, 0), known), known, -1)
 
 
 _BY_LABEL: Final = frozenset({"op", "line", "stack", "shape", "data_type"})
@@ -276,7 +313,9 @@ _TRUNK: Final = 0.98  # a holder with this part of the bytes around it is the on
 class HolderRow:
     """One row of the list of holders."""
 
-    node: int  # of the `HolderIndex`; -1 for all small holders together
+    # of the `HolderIndex`, the innermost with all its chunks: its colour and growth are of what it is called;
+    # -1 for all small holders together
+    node: int
     name: str  # its path without those of the rows around it
     depth: int  # 0 or 1
     holders: int  # how many different paths it has
@@ -296,7 +335,8 @@ class HolderRowChooser:
     def rows(self) -> list[HolderRow]:
         """The rows of the list of holders, in order; no rows where nothing is in use."""
         trunk = self.fork(ROOT)
-        start = len(self.index.path(trunk))
+        # The map has the names of ops: the list leaves out no more of them than what says nothing at any step.
+        start = self.index.shared if self.index.how.by == "op" else len(self.index.path(trunk))
         top = self.named(self.largest(trunk, _LEAST_ROW)[:MOST], 0, start)
         rows: list[HolderRow] = []
         for row in self.sorted(top):
@@ -315,13 +355,14 @@ class HolderRowChooser:
         if self.amounts.bytes[node] < _LEAST_OPEN_ROW * self.amounts.bytes[ROOT]:
             return []
         children = self.largest(self.fork(node), _LEAST_INSIDE)[:_MOST_INSIDE]
-        return self.named(children, 1, max(start, len(self.name_path(node)))) if len(children) > 1 else []
+        return self.named(children, 1, max(start, len(self.index.path(node)))) if len(children) > 1 else []
 
     def largest(self, node: int, least: float) -> list[int]:
         """The holders below with the largest keys, of those with at least this part of all bytes in use."""
         bytes_in_use, key = self.amounts.bytes, self.key
         children = np.array(self.index.children[node], np.intp)
-        children = children[self.amounts.chunks[children] > 0]
+        in_use = children[self.amounts.chunks[children] > 0].tolist()
+        children = np.array([self.amounts.innermost(self.index, child) for child in in_use], np.intp)
         bound = least * int(bytes_in_use[ROOT])
         wanted = children[(bytes_in_use[children] >= bound) | (key[children] > bound)]
         found: list[int] = wanted[np.lexsort((wanted, -bytes_in_use[wanted], -key[wanted]))].tolist()
@@ -337,16 +378,10 @@ class HolderRowChooser:
             node = largest
         return node
 
-    def name_path(self, node: int) -> Path:
-        """The path of a holder, with the parts below it that alone hold all of its memory."""
-        while (only := self.amounts.only_child(self.index, node)) is not None:
-            node = only
-        return self.index.path(node)
-
     def named(self, nodes: list[int], depth: int, start: int) -> list[HolderRow]:
         """A row for each holder, named by its path from part `start` on."""
         holders = self.amounts.holders
         return [
-            HolderRow(node, self.index.how.text(self.name_path(node)[start:]), depth, int(holders[node]))
+            HolderRow(node, self.index.how.text(self.index.path(node)[start:]), depth, int(holders[node]))
             for node in nodes
         ]

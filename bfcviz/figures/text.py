@@ -45,8 +45,8 @@ def harmless(text: str, longest: int = LONGEST) -> str:
     return escaped if escaped.isascii() else f"{_ISOLATE}{escaped}{_END_ISOLATE}"
 
 
-def legend_texts(names: Sequence[str]) -> list[str]:
-    """Different names as short texts for a legend, escaped and all different.
+def legend_texts(names: Sequence[str], longest: int = LONGEST_SHORT_NAME) -> list[str]:
+    """Different names as short texts for a legend or a list, escaped and all different.
 
     Op names are paths: the leading parts that all of them share are left out. Names that look the same once
     their middle is cut out get a number.
@@ -57,7 +57,7 @@ def legend_texts(names: Sequence[str]) -> list[str]:
     count: dict[str, int] = {}
     found = []
     for name in names:
-        short = harmless(name.removeprefix(prefix), LONGEST_SHORT_NAME)
+        short = harmless(name.removeprefix(prefix), longest)
         count[short] = count.get(short, 0) + 1
         found.append(short if count[short] == 1 else f"{short} ({count[short]})")
     return found

@@ -56,11 +56,16 @@ class HolderAmounts:
     chunks: NDArray[np.int64]
     holders: NDArray[np.int64]
 
-    def only_child(self, index: "HolderIndex", node: int) -> int | None:
-        """The node directly below a holder that holds all its chunks; None if there is none."""
+    def innermost(self, index: "HolderIndex", node: int) -> int:
+        """The innermost of a holder and those inside it that holds all its chunks."""
         held = int(self.chunks[node])
-        below = (child for child in index.children[node] if held and self.chunks[child] == held)
-        return next(below, None)
+        while held:
+            below = (child for child in index.children[node] if self.chunks[child] == held)
+            child = next(below, None)
+            if child is None:
+                break
+            node = child
+        return node
 
 
 class HolderIndex:
@@ -94,6 +99,27 @@ class HolderIndex:
             node = self.parents[node]
         return tuple(reversed(found))
 
+    @property
+    def shared(self) -> int:
+        """How many first parts of the paths are the same for all holders seen so far; each has one more part."""
+        node, length = ROOT, 0
+        while len(self.children[node]) == 1 and self.children[node][0] not in self._own:
+            node, length = self.children[node][0], length + 1
+        return length
+
+    def see_what_differs(self, code: int) -> None:
+        """Add the holder of a code to the index if it does not share the first parts of the others' paths."""
+        node, path = ROOT, self.how.path(code)
+        for part in path[: self.shared]:
+            child = self._known.get((node, part))
+            if child is None:
+                break
+            node = child
+        else:
+            if len(path) > self.shared:
+                return
+        self._node(path)
+
     def count(self, records: NDArray[np.void]) -> NDArray[np.int64]:
         """Sums of records by the index's code, for `amounts`: bytes, requested bytes and number, shape (3, codes).
 
@@ -117,6 +143,15 @@ class HolderIndex:
         own[3] = own[2] > 0
         return HolderAmounts(*self._summed(own))
 
+    def gone(self, amounts: HolderAmounts, growth: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The part of the growth of each holder that is of paths without chunks, and how many: shape (2, nodes)."""
+        parents = np.array(self.parents[1:], np.intp)
+        own = np.stack([growth, amounts.chunks])
+        for row in own:
+            np.subtract.at(row, parents, row[1:].copy())
+        grown = np.where(own[1], 0, own[0])
+        return self._summed(np.stack([grown, grown != 0]))
+
     def main_class(
         self, codes: NDArray[np.intp], classes: NDArray[np.integer], weights: NDArray[np.integer]
     ) -> NDArray[np.intp]:
@@ -138,6 +173,25 @@ class HolderIndex:
         summed = self._summed(own)
         found: NDArray[np.intp] = np.where(summed.any(axis=0), summed.argmax(axis=0), -1)
         return found
+
+    def any_of_class(
+        self, codes: NDArray[np.intp], classes: NDArray[np.integer], wanted: NDArray[np.intp]
+    ) -> NDArray[np.bool_]:
+        """Whether any code in each of the first holders has the class `wanted` of it, shape of `wanted`; -1 is none.
+
+        Args:
+            codes: that were seen, shape (n,).
+            classes: the class of each, shape (n,).
+            wanted: of the first nodes.
+        """
+        own = np.zeros((max(classes.max(initial=0), wanted.max(initial=0)) + 1, len(self)), np.bool_)
+        own[classes, self.leaves[codes]] = True
+        leaves, nodes = self._ancestors()
+        old = nodes < len(wanted)
+        leaves, nodes = leaves[old], nodes[old]
+        found = np.zeros(len(wanted), np.bool_)
+        found[nodes[own[wanted[nodes], leaves]]] = True
+        return found & (wanted >= 0)
 
     def _summed(self, own: NDArray[Any]) -> NDArray[Any]:
         """The sums of each node and all nodes below it, shape (rows, nodes); `own`: those of leaves."""

@@ -3,9 +3,11 @@
 import re
 import threading
 from dataclasses import replace
+from random import Random
 
 import pytest
 from heaps import MIB, new_heap
+from unit.dashboard.side_html import Side
 
 from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
@@ -20,6 +22,7 @@ from bfcviz.events.origin import Status
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES
 from bfcviz.figures.view_options import MapWindow
+from bfcviz.model.grouping import grouping, members
 from bfcviz.model.trace_from_source import trace_of
 
 
@@ -338,3 +341,39 @@ def test_a_recording_of_another_process_is_not_about_the_devices_here(devices, t
     dashboard._device_reader.stop()
     assert devices.count == 0
     dashboard.close()
+
+
+def shown_fills(inspector):
+    """The colours that the list gives its holders, and the colours of their chunks in the map, by path."""
+    data, pane = inspector.panel_data, inspector.holders
+    colours, chunks = data.colours(inspector.look), data.model.in_use()
+    classes, fills = colours.classes(chunks, data.model.step), {}
+    for row in (row for row in Side(pane.body.value).all("tr") if "does" in row):
+        choice = pane.choice(row["does"]["row"])
+        mine = members(grouping(data.trace, inspector.pool, "op"), choice)(chunks)
+        of_chunks = {colours.paints[number].fill for number in classes[mine].tolist()}
+        fills[choice.path] = re.search("--fill:(#[0-9A-F]{6});", row["style"])[1], of_chunks
+    return fills
+
+
+@pytest.mark.parametrize("seed", [2, 6, 9, 11])
+def test_the_list_has_the_colours_of_the_map_while_labels_appear(seed):
+    random, heap, kept = Random(seed), new_heap(256 * MIB), []
+    dashboard = LiveDashboard(heap, start=False)
+    other, first = dashboard.inspector.look.paints.other.fill, {}
+    try:
+        for _ in range(80):
+            if kept and random.random() < 0.48:
+                heap.free(kept.pop(random.randrange(len(kept))))
+            else:
+                size = random.choice([4096, 70_000, MIB, 3 * MIB, 9 * MIB])
+                label = random.choice(["enc/attn", "enc/mlp", "dec/attn", "loss"])
+                kept.append(heap.allocate(size, label=label))
+            if random.random() < 0.3:
+                dashboard.refresh()
+                for path, (fill, of_chunks) in shown_fills(dashboard.inspector).items():
+                    assert fill in of_chunks or len(of_chunks) > 1, path
+                    assert first.setdefault(path, fill) in (fill, other), path
+                    first[path] = fill
+    finally:
+        dashboard.close()

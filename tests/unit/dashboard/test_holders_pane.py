@@ -300,3 +300,117 @@ def test_memory_without_names_is_listed_by_size():
     shown = Shown(heap.trace())
     assert shown.column("name") == ["chunks of 8.0 MiB", "chunks of 2.0 MiB"]
     assert shown.column("chunks") == ["1", "3"]
+
+
+def heap_of_layers():
+    """At the end one layer has nearly all memory, another one a small chunk, whose address is the second value."""
+    heap = PlainHeap(64 * MiB)
+    heap.mark("step", 1)
+    before = [heap.allocate(size * MiB, f"layer1/{name}") for name, size in (("a", 3), ("b", 5))]
+    small = heap.allocate(256, "layer1/c")
+    heap.allocate(7 * MiB, "layer2/e")
+    before.append(heap.allocate(12 * MiB, "layer2/h"))
+    heap.mark("step", 2)
+    heap.allocate(5 * MiB, "layer2/i")
+    heap.free(before.pop(1))
+    heap.free(before.pop())
+    heap.mark("step", 3)
+    heap.allocate(6 * MiB, "layer2/j")
+    heap.free(before.pop())
+    heap.mark("step", 4)
+    return heap, small
+
+
+def test_rows_have_the_names_of_the_map_where_one_group_is_left():
+    heap, small = heap_of_layers()
+    names = ["layer2/e", "layer2/i", "layer2/j"]
+    assert sorted(Shown(heap.trace()).column("name")[:3]) == names
+    heap.free(small)
+    shown = Shown(heap.trace())  # it was never shown at a step with another layer
+    assert sorted(shown.column("name")[:3]) == names
+    drawn = [text for each in region_map(shown.model).select_traces({"mode": "text"}) for text in each.text]
+    assert {text.split(",")[0] for text in drawn} >= set(names)
+
+
+@pytest.mark.parametrize("back", [0, 3])
+def test_the_rows_add_up_to_the_whole_and_growth_counts_what_is_gone_apart(back):
+    heap, _ = heap_of_layers()
+    shown = Shown(heap.trace(), len(heap.events) - back)
+    amounts = shown.pane._found.amounts
+    rows = [row for row in shown.elements("tr") if "title" in row and "style" in row]
+    inside = ["inside" in row["class"] for row in rows]
+    numbers = {name: [signed(text) for text in shown.column(name)] for name in ("bytes", "growth", "chunks")}
+    wanted = amounts.bytes[0], shown.pane._found.growth[0], amounts.chunks[0]
+    for values, total in zip(numbers.values(), wanted, strict=True):
+        top = [value for value, is_inside in zip(values, inside, strict=True) if not is_inside]
+        assert sum(top) == pytest.approx(total, abs=MiB // 20)  # rows are rounded
+        if any(inside):
+            first = inside.index(True)
+            stop = first + inside[first:].index(False)
+            assert sum(values[first:stop]) == values[first - 1]
+    growth = dict(zip(shown.column("name"), shown.column("growth"), strict=True))
+    assert growth == (
+        {
+            "layer2/e": "0 B",
+            "layer2/i": "+5.0 MiB",
+            "layer2/j": "+6.0 MiB",
+            "other (1 holder)": "0 B",
+            "gone (3 holders)": "-20.0 MiB",
+        }
+        if back == 0
+        else {
+            "layer2": "-7.0 MiB",
+            "e": "0 B",
+            "i": "+5.0 MiB",
+            "j": "0 B",
+            "gone (1 holder)": "-12.0 MiB",
+            "layer1": "-5.0 MiB",
+        }
+    )
+
+
+def signed(text):
+    """The number of a cell."""
+    number, *unit = text.replace(",", "").split()
+    return float(number) * {"MiB": MiB, "KiB": 1024}.get("".join(unit), 1)
+
+
+def shown_growth(trace, since):
+    shown = Shown(trace)
+    shown.show(since=since)
+    return shown
+
+
+def test_names_of_what_grew_are_told_apart():
+    heap = PlainHeap(64 * MiB)
+    heap.allocate(MiB, "functional_1/before")
+    since = len(heap.events)
+    names = [f"functional_1/block/{'part/' * 12}conv_{each}/{'part/' * 12}BiasAdd" for each in (1, 2)]
+    for name in (*names, "functional_1/conv2d_1_1/BiasAdd", "functional_1/conv2d_2_1/BiasAdd"):
+        heap.allocate(MiB, name)
+    shown = shown_growth(heap.trace(), since)
+    found = shown.column("name")
+    assert len(set(found)) == 4
+    assert {"conv2d_1_1/BiasAdd", "conv2d_2_1/BiasAdd"} < set(found)
+    titles = [row["title"] for row in shown.elements("tr") if "title" in row]
+    assert sum("functional_1/conv2d_1_1/BiasAdd" in title for title in titles) == 1
+
+
+def test_columns_of_what_grew_that_are_empty_in_every_row_are_left_out():
+    heap = PlainHeap(64 * MiB)
+    kept = heap.allocate(MiB, "kept")
+    since = len(heap.events)
+    new = heap.allocate(MiB, "new")
+
+    def heads(trace, step=None):
+        shown = Shown(trace, step)
+        shown.show(since=since)
+        shown.pane.sort("gone")
+        return [head["class"] for head in shown.elements("th")]
+
+    assert heads(heap.trace()) == ["name", "grew", "new", "never_freed"]
+    step = len(heap.events)
+    heap.free(new)
+    assert heads(heap.trace(), step) == ["name", "grew", "new"]
+    heap.free(kept)
+    assert heads(heap.trace()) == ["name", "grew", "gone"]
