@@ -254,3 +254,14 @@ def test_it_shows_who_held_the_memory_of_the_device():
 
 def test_without_figures_of_the_device_there_is_no_such_part():
     assert "bfcviz-account-table" not in rendered(report_of(failed_heap()), "html").split("</style>")[1]
+
+
+def test_a_report_says_which_numbers_of_chunks_the_file_lacks():
+    log, dump, history = (sample_trace(name) for name in ("oom_log", "oom_dump", "lstm"))
+    for trace, lacks in ((log, True), (dump, False), (history, False)):
+        report = report_of(trace)
+        assert ("requested size" in " ".join(content.completeness(report))) is lacks
+        found = json.loads(rendered(report, "json"))
+        for totals in (found["totals"], *found["heaps"]):
+            assert (totals["requested_bytes_in_use"] is None) is lacks
+    assert "nothing is missing" not in rendered(report_of(log), "md")
