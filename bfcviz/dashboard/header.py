@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import PurePath
 from typing import Final
 
 import ipywidgets as widgets
@@ -462,11 +461,6 @@ def _step_line_html(
         f'<details{" open" * is_open}><summary data-bfcviz=\'{{"do":"details"}}\'>'
         f'<b data-bfcviz-step="{model.step}" data-bfcviz-last="{len(trace)}">'
         f"step {model.step:,} of {len(trace):,}</b>: {line} "
-        f'<span class="file">· {_header_file_name(trace)}</span>'
+        f'<span class="file">· {harmless(trace.place, _LONGEST_FILE)}</span>'
         f'<span class="more">{"less" if is_open else "details"}</span></summary>{paragraphs}</details>'
     )
-
-
-def _header_file_name(trace: Trace) -> str:
-    name = PurePath(str(trace.path or trace.origin.source or "")).name
-    return harmless(name or "not from a file", _LONGEST_FILE)
