@@ -34,7 +34,7 @@ from bfcviz.analysis.pool_growths import (
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.short_names import shortened_name
 from bfcviz.events.label_table import NO_LABEL
-from bfcviz.events.origin import Origin, Status, holds_only_states, requested_bytes_known
+from bfcviz.events.origin import Origin, holds_only_states, requested_bytes_known
 from bfcviz.events.trace import Trace
 from bfcviz.model.find_steps import failed_steps
 from bfcviz.model.grouping import UNNAMED
@@ -107,9 +107,8 @@ class HeapReport:
 
     @property
     def status(self) -> str:
-        """How complete the file of a report is: `complete`, `truncated` or `degraded`."""
-        status = self.origin.status
-        return str(Status.TRUNCATED if status == Status.RECORDING else status)
+        """How complete the file of a report is: `complete`, `recording`, `truncated` or `degraded`."""
+        return str(self.origin.status)
 
     @property
     def checks(self) -> list[str]:
@@ -524,6 +523,7 @@ def completeness(report: HeapReport) -> list[str]:
         "complete": "The file was read whole, and nothing was guessed."
         if missing
         else "The file is complete: nothing is missing and nothing was guessed.",
+        "recording": "The program was at work when this was made: what it did later is not shown.",
         "truncated": "The file is truncated: its events are right, but the end is missing.",
         "degraded": "The file is degraded: events or names are missing, or were guessed.",
     }
