@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bfcviz.analysis.short_names import cut
 from bfcviz.events.event_source import BLOCK
 from bfcviz.events.label_table import NO_LABEL
-from bfcviz.events.origin import holds_only_states
+from bfcviz.events.origin import holds_only_states, unknown_of_chunks
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, event_times
 from bfcviz.model.lifetimes import born_of
@@ -147,10 +147,10 @@ class Pin:
 
     Attributes:
         address, size: its start address and its bytes.
-        requested: bytes that its owner asked for; its size where the trace does not have it.
+        requested: bytes that its owner asked for; None where the trace does not have it.
         label: the name of its allocation, "" for none.
         details: what else the label says, such as `stack` and `shape`.
-        stream: number of its stream, 0 for none.
+        stream: number of its stream, 0 for none; None where the trace does not have it.
         age: events since it was allocated; None where the trace has no history.
         age_s: the same in seconds; None also where the trace has no times.
         freed: index of the event that frees it later; None where none is known.
@@ -158,10 +158,10 @@ class Pin:
 
     address: int
     size: int
-    requested: int
+    requested: int | None
     label: str
     details: dict[str, str]
-    stream: int
+    stream: int | None
     age: int | None
     age_s: float | None
     freed: int | None
@@ -202,6 +202,7 @@ def pins_of(model: Model, chunks: NDArray[np.void]) -> tuple[Pin, ...]:
         chunks: of CHUNK, by ascending address.
     """
     trace, step = model.trace, model.step
+    unknown = unknown_of_chunks(trace.origin.details, model.pool)
     rows = chunks[chunks["in_use"]][:MOST_PINS]
     born = rows["born"]
     ages: list[int | None] = [None] * len(rows)
@@ -215,10 +216,10 @@ def pins_of(model: Model, chunks: NDArray[np.void]) -> tuple[Pin, ...]:
         Pin(
             address=int(row["address"]),
             size=int(row["size"]),
-            requested=int(row["requested"]),
+            requested=None if "requested" in unknown else int(row["requested"]),
             label=trace.labels[int(row["label"])].name,
             details=dict(trace.labels[int(row["label"])].details),
-            stream=int(row["stream"]),
+            stream=None if "stream" in unknown else int(row["stream"]),
             age=age,
             age_s=age_s,
             freed=free,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import PurePath
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -82,7 +81,7 @@ class AlignedRecording:
             )
         return cls(
             letter,
-            PurePath(str(trace.path or origin.source or "")).name or "not from a file",
+            trace.place,
             origin.pools[pool].name,
             pool,
             len(origin.pools),

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
 from bfcviz.analysis.failures import all_failures
+from bfcviz.analysis.missing_numbers import missing_of_chunks
 from bfcviz.cli.arguments import add_more_files, asked_ranks, status_of
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import PROCESS_PEAK, Origin, Status, later_reasons, process_peak
@@ -136,6 +137,8 @@ def _allocator_info(trace: Trace, pool: int) -> tuple[dict[str, object], str]:
     facts = _of_pool(trace.origin, "facts", pool)
     totals = _of_pool(trace.origin, "totals", pool)
     known |= {key: value for key, value in facts.items() if key in known}
+    missing = missing_of_chunks(trace, pool)
+    known |= {"missing": missing} if missing else {}
     return known | ({"totals": totals} if totals else {}), damage
 
 
@@ -198,6 +201,7 @@ def _allocator_info_lines(known: Mapping[str, Any]) -> list[str]:
         _info_line("largest free chunk", size("largest_free_chunk")),
         _info_line("external fragmentation", share),
     ]
+    lines += [_info_line("missing", missing)] if (missing := known.get("missing")) else []
     # What the file counts in the words of its framework.
     totals: Mapping[str, object] = known.get("totals", {})
     counts = ", ".join(f"{name} {value:,}" for name, value in totals.items() if isinstance(value, int))

@@ -44,7 +44,7 @@ from bfcviz.dashboard.table import (
 )
 from bfcviz.errors import BfcvizError
 from bfcviz.events.label_table import NO_LABEL, STACK_DETAILS
-from bfcviz.events.origin import holds_only_states, requested_bytes_known, thread_text
+from bfcviz.events.origin import holds_only_states, requested_bytes_known, thread_text, unknown_of_chunks
 from bfcviz.events.schema import Kind, bin_of
 from bfcviz.events.trace import Trace
 from bfcviz.figures.region_map import touched
@@ -74,7 +74,7 @@ CHUNK_COLUMNS: Final = (
 
 
 _IN_USE_ONLY: Final = ("requested", "waste", "label", "born", "age", "thread", "stream")
-"""Columns that are empty for free chunks."""
+"""Columns that are empty for free chunks, and where the trace does not have their numbers."""
 
 # ------------------------------------------------------------------------------
 # The list of chunks at one step: sorted and filtered; it always says what it leaves out.
@@ -102,6 +102,7 @@ class ChunkList:
         self._chunks: NDArray[np.void] = np.zeros(0, CHUNK)
         self._trace, self._labels, self._step = trace, trace.labels, 0
         self._pool_text = _chunk_list_pool_text(trace, pool)
+        self._unknown = unknown_of_chunks(trace.origin.details, pool)
         self._look, self._selected = PLAIN, PLAIN.selected
         self._touched: frozenset[int] = frozenset()  # addresses of the chunks of the event before the step
         self._order = Order("size", descending=True)
@@ -119,6 +120,7 @@ class ChunkList:
         with self._lock:
             self._chunks, self._step = model.chunks(), model.step
             self._pool_text = _chunk_list_pool_text(model.trace, model.pool)
+            self._unknown = unknown_of_chunks(model.trace.origin.details, model.pool)
             self._trace = model.trace
             if self._labels is not model.trace.labels:
                 self._labels = model.trace.labels
@@ -211,8 +213,9 @@ class ChunkList:
         fields = dict(zip(chunk.dtype.names or (), chunk.tolist(), strict=True))
         address, size, in_use = fields["address"], fields["size"], fields["in_use"]
         does = {"do": "select", "address": str(address), "born": fields["born"] if in_use else None}
-        used = self._used_cells(fields) if in_use else dict.fromkeys(_IN_USE_ONLY, NOTHING)
-        cells = used | {
+        used = self._used_cells(fields) if in_use else {}
+        cells = dict.fromkeys(_IN_USE_ONLY, NOTHING) | used
+        cells |= {
             "address": f"{address:#x}",
             "size": bytes_cell(size),
             "state": "<u class='in-use'></u>in use" if in_use else "<u></u>free",
@@ -225,7 +228,7 @@ class ChunkList:
     def _used_cells(self, fields: dict[str, int]) -> dict[str, str]:
         born = fields["born"] + 1  # the step after its ALLOCATE
         hint = f"go to step {born:,}, at which it was allocated"
-        return {
+        cells = {
             "requested": bytes_cell(fields["requested"]),
             "waste": bytes_cell(max(fields["size"] - fields["requested"], 0)),
             "label": label_cell(self._trace.labels, fields["label"], self._look.search or ""),
@@ -234,6 +237,7 @@ class ChunkList:
             "thread": thread_cell(self._trace, fields["thread"]),
             "stream": f"{fields['stream']}",
         }
+        return {name: cell for name, cell in cells.items() if name not in self._unknown}
 
     def _count(self) -> str:
         total, reasons = len(self._chunks), self._filter.reasons()
@@ -281,6 +285,7 @@ class ChunkFacts:
     # the chunks before and after it in its region, of CHUNK; empty where the allocation does not exist at this step
     neighbours: dict[str, np.void]
     history: bool  # whether the trace has a history
+    unknown: frozenset[str]  # see `unknown_of_chunks`
 
 
 def _chunk_neighbours(chunks: NDArray[np.void], address: int) -> dict[str, np.void]:
@@ -344,16 +349,17 @@ class ChunkPane:
             return None
         details, began = model.trace.origin.details, life.began
         allocated = began if began is not None and began["kind"] == Kind.ALLOCATE else None
-        waste_known = requested_bytes_known(details, model.pool)
+        unknown = unknown_of_chunks(details, model.pool)
         is_there = life.in_use or selected.born is None
         return ChunkFacts(
             life,
             allocated,
             freed=None if allocated is None else life.ended,
             label=0 if allocated is None else int(allocated["label"]),
-            requested=int(allocated["requested"]) if allocated is not None and waste_known else None,
+            requested=None if allocated is None or "requested" in unknown else int(allocated["requested"]),
             neighbours=_chunk_neighbours(model.chunks(), selected.address) if is_there else {},
             history=not holds_only_states(details),
+            unknown=unknown,
         )
 
     def _life(self, model: Model, selected: Selected) -> Life | None:
@@ -388,7 +394,9 @@ def _selected_chunk_facts(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
     yield "address", f"<code>{life.address:#x}</code>, region {life.region}, bin {bin_of(life.size)}"
     if (event := facts.allocated) is not None:
         thread = harmless(thread_text(trace.origin.details, int(event["thread"])), _LONGEST)
-        yield "thread", f"{thread}, stream {event['stream']}"
+        thread = "unknown" if "thread" in facts.unknown else thread
+        stream = "unknown" if "stream" in facts.unknown else event["stream"]
+        yield "thread", f"{thread}, stream {stream}"
     for key, value in details.items():
         if key not in STACK_DETAILS:
             yield harmless(key, 20).replace("_", " "), harmless(value, _LONGEST)

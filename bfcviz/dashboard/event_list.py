@@ -27,6 +27,7 @@ from bfcviz.dashboard.table import (
     thread_cell,
 )
 from bfcviz.errors import BfcvizError
+from bfcviz.events.origin import unknown_of_chunks
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.view_options import PLAIN, Look, Selected
@@ -221,17 +222,20 @@ class EventList:
         kind, step = Kind(event["kind"]), event["seq"] + 1
         placed, requested = kind in _PLACED, kind in _REQUESTED or event["requested"]
         labels, words = self._trace.labels, short_words(event, self._trace.labels)
+        unknown = unknown_of_chunks(self._trace.origin.details, event["pool"])
+        if kind is Kind.OOM:  # every file of a failure says what was asked for
+            unknown -= {"requested"}
         cells = (
             f"{step:,}",
             f"{event['time'] / 1e6:,.3f} ms",
             kind.name,
             label_cell(labels, event["label"], self._look.search or ""),
             bytes_cell(event["size"]) if placed else NOTHING,
-            bytes_cell(event["requested"]) if requested else NOTHING,
+            bytes_cell(event["requested"]) if requested and "requested" not in unknown else NOTHING,
             hinted(words, words),
             f"{event['address']:#x}" if placed else NOTHING,
-            thread_cell(self._trace, event["thread"]),
-            f"{event['stream']}",
+            NOTHING if "thread" in unknown else thread_cell(self._trace, event["thread"]),
+            NOTHING if "stream" in unknown else f"{event['stream']}",
         )
         after_here = here and not listed and self._step > 0
         return Row(cells, {"do": "step", "step": step}, here and listed, after_here, self._is_selected(event))

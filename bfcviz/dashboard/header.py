@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import PurePath
 from typing import Final
 
 import ipywidgets as widgets
@@ -13,6 +12,7 @@ from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
 from bfcviz.analysis.event_text import explain_step, step_line
 from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.free_chunk_search import EventSearch, search_words
+from bfcviz.analysis.missing_numbers import missing_of_chunks
 from bfcviz.analysis.peak_headline import peak_headline
 from bfcviz.analysis.pool_growths import growth_explanation, growths
 from bfcviz.analysis.what_grew import WhatGrew
@@ -287,12 +287,18 @@ _INCOMPLETE: Final = {
 }
 
 
-def notice(origin: Origin) -> tuple[str, str]:
-    """The notice of the header: what a trace does not have, and why; both empty for a complete history."""
+def notice(origin: Origin, missing: str = "") -> tuple[str, str]:
+    """The notice of the header: what a trace does not have, and why; both empty for a complete history.
+
+    Args:
+        origin: of the trace.
+        missing: what the file does not say of the heap's chunks, by `missing_of_chunks`.
+    """
     sentences, reasons = [], []
     if holds_only_states(origin.details):
         states = "one state of each of its heaps" if len(origin.pools) > 1 else "one state of the heap"
         sentences.append(f"This file holds {states} and no history.")
+        reasons += [missing] if missing else []
         reasons.append("the events only build the state, from low to high addresses")
     if origin.status in _INCOMPLETE:
         missing = "some numbers are missing or were guessed" if sentences else _INCOMPLETE[origin.status]
@@ -340,13 +346,14 @@ class Header:
         self.widget = widgets.VBox([style, first, *below], layout={"grid_gap": "2px", "padding": ends})
         self.widget.add_class("bfcviz-header")
         self._finder: HeadlineFinder | None = None
+        self._missing: tuple[Trace, int, str] | None = None
         self._shown: tuple[Model, EventSearch | None, Numbers] | None = None
         self._is_open = False
         self._error = ""
 
     def show(self, model: Model, look: Look, search: EventSearch | None) -> None:
         """Show the model's step in the header."""
-        self._show_notice(*notice(model.trace.origin))
+        self._show_notice(*notice(model.trace.origin, self._missing_of(model)))
         headline = self._headline_of(model)
         explains = self._finder is not None and self._finder.explains_growth
         self.headline.value = _header_headline_html(headline, model.step, _WHY_LINK if explains else "")
@@ -396,6 +403,13 @@ class Header:
         if finder is None or finder.trace is not model.trace or finder.pool != model.pool:
             self._finder = finder = HeadlineFinder(model.trace, model.pool)
         return finder.find(model)
+
+    def _missing_of(self, model: Model) -> str:
+        """What the file does not say of the heap's chunks; found once for a heap."""
+        trace, pool = model.trace, model.pool
+        if self._missing is None or self._missing[:2] != (trace, pool):
+            self._missing = trace, pool, missing_of_chunks(trace, pool)
+        return self._missing[2]
 
     def _show_notice(self, sentence: str, reasons: str) -> None:
         self.notice.layout.display = None if sentence else "none"
@@ -447,11 +461,6 @@ def _step_line_html(
         f'<details{" open" * is_open}><summary data-bfcviz=\'{{"do":"details"}}\'>'
         f'<b data-bfcviz-step="{model.step}" data-bfcviz-last="{len(trace)}">'
         f"step {model.step:,} of {len(trace):,}</b>: {line} "
-        f'<span class="file">· {_header_file_name(trace)}</span>'
+        f'<span class="file">· {harmless(trace.place, _LONGEST_FILE)}</span>'
         f'<span class="more">{"less" if is_open else "details"}</span></summary>{paragraphs}</details>'
     )
-
-
-def _header_file_name(trace: Trace) -> str:
-    name = PurePath(str(trace.path or trace.origin.source or "")).name
-    return harmless(name or "not from a file", _LONGEST_FILE)

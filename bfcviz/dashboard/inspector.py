@@ -40,7 +40,7 @@ from bfcviz.events.origin import holds_only_states
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, check_history
 from bfcviz.exporters.heap_cards import opening_card
-from bfcviz.figures.colouring import COLOURINGS
+from bfcviz.figures.colouring import COLOURINGS, known_colourings
 from bfcviz.figures.export import WIDTH, code_for, code_for_inspector
 from bfcviz.figures.panel import Panel, Picture
 from bfcviz.figures.text import picture_facts
@@ -179,6 +179,15 @@ class InspectorTraits(widgets.VBox):  # type: ignore[misc]
         if name not in known:
             raise traitlets.TraitError(
                 f"there is no view {name[:80]!r}: this dashboard has {', '.join(known)}"
+            )
+        return name
+
+    @traitlets.validate("colour")
+    def _check_colour(self, proposal: Any) -> str:
+        name, known = str(proposal["value"]), known_colourings(self._trace)
+        if name not in known:
+            raise traitlets.TraitError(
+                f"chunks cannot be coloured by {name}: this trace does not hold it; choose one of {', '.join(known)}"
             )
         return name
 
@@ -459,7 +468,8 @@ class Inspector(InspectorTraits):
         self._failed: tuple[tuple[Trace, int], int, int] | None = None
         # Set while a frame is drawn that changes only the map's image in the figure.
         self._map_image: str | None = None
-        self.toolbar = Toolbar([each.name for each in trace.origin.pools], self.act, self._ask)
+        heaps = [each.name for each in trace.origin.pools]
+        self.toolbar = Toolbar(heaps, known_colourings(trace), self.act, self._ask)
         self.player = Player(self._advance, lambda: self.toolbar.show_playing(playing=False))
         self.fit, self.cursor = FitPane(), MapCursor()
         self.header, self.holders, self.chunk = Header(), HoldersPane(self.compare_moments), ChunkPane()

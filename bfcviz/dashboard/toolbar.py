@@ -13,7 +13,6 @@ from bfcviz.dashboard.table import FilterBox, row, size
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.model import Model
 from bfcviz.model.filters import found_by
 from bfcviz.model.find_steps import next_step, peak, previous_step, worst_fragmentation
@@ -209,6 +208,7 @@ class Toolbar:
 
     Args:
         pools: names of the trace's heaps; with several, a menu is shown.
+        colourings: what chunks can be coloured by, name to title.
         act: called with the name of the clicked button.
         ask: called with the bytes of a request, of which the user asks whether it would fit; 0: none.
 
@@ -223,7 +223,13 @@ class Toolbar:
         wanted: the size of a request, as text; `size` is its slider.
     """
 
-    def __init__(self, pools: Sequence[str], act: Callable[[str], None], ask: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        pools: Sequence[str],
+        colourings: Mapping[str, str],
+        act: Callable[[str], None],
+        ask: Callable[[int], None],
+    ) -> None:
         self._act = act
         self.buttons = {name: self._button(name) for name in _ICONS}
         self.buttons["follow"].layout.display = "none"
@@ -235,7 +241,7 @@ class Toolbar:
         self.show_pools(pools)
         self.colour = _toolbar_menu(
             "",
-            [(f"colour by {title.split(' (')[0]}", name) for name, title in COLOURINGS.items()],
+            [(f"colour by {title.split(' (')[0]}", name) for name, title in colourings.items()],
             "the property that sets the colour of chunks",
             148,
         )

@@ -32,6 +32,7 @@ class Source:
         length: how many events there are.
         path: of the file or folder, None in memory.
         following: more events may come.
+        of_process: the events are those of a heap of this process, in memory.
         first: the first step that is kept; 0 for sources that keep everything.
         slack: events that may arrive between two calls of `fetch` without loss; None: no event is ever lost.
         block: events stored together, a power of two; `Trace.blocks` returns this many at a time, without a copy.
@@ -39,6 +40,7 @@ class Source:
 
     path: Path | None = None
     following = False
+    of_process = False
     first = 0
     slack: int | None = None
     block = BLOCK

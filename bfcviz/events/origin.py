@@ -135,6 +135,18 @@ def requested_bytes_known(details: Mapping[str, object], pool: int) -> bool:
     return facts_of(details, pool).get("requested_bytes_in_use", 0) is not None
 
 
+def unknown_of_chunks(details: Mapping[str, object], pool: int) -> frozenset[str]:
+    """The numbers of chunks in use that, by its origin, a trace does not have; what its events hold is made up.
+
+    Some of `requested`, `waste`, `born`, `age`, `thread` and `stream`. The state of a moment tells neither when a chunk
+    was allocated nor by which thread; only that of PyTorch tells its stream.
+    """
+    found = set() if requested_bytes_known(details, pool) else {"requested", "waste"}
+    if holds_only_states(details):
+        found |= {"born", "age", "thread"} | (set() if details.get("framework") == "torch" else {"stream"})
+    return frozenset(found)
+
+
 def regions_known(details: Mapping[str, object], pool: int) -> bool:
     """Whether, by its origin, a trace has the regions of a heap, and so its free memory."""
     return facts_of(details, pool).get("pool_bytes", 0) is not None

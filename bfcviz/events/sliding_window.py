@@ -73,7 +73,7 @@ class WindowSource(Source):
         TraceError: the log has lost its first events and the state is unknown, or `keep` is too small.
     """
 
-    following = True
+    following = of_process = True
 
     def __init__(  # noqa: PLR0913  a log and its metadata
         self,

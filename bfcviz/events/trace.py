@@ -4,7 +4,7 @@ import operator
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -109,6 +109,15 @@ class Trace(Answer):
     def following(self) -> bool:
         """Whether `refresh` may find more events of the trace."""
         return self.source.following
+
+    @property
+    def place(self) -> str:
+        """Where the events of the trace are: the name of its file without the folder, or the heap of this process."""
+        if name := PurePath(str(self.path or self.origin.source or "")).name:
+            return name
+        pools = self.origin.pools
+        heap = f"heap {pools[0].name}" if len(pools) == 1 else f"{len(pools):,} heaps"
+        return f"{heap} of this process" if self.source.of_process else "not from a file"
 
     def __len__(self) -> int:
         return self.source.length

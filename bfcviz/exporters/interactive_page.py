@@ -38,7 +38,7 @@ from bfcviz.analysis.what_grew import first_moment
 from bfcviz.analysis.would_fit import fit_of
 from bfcviz.errors import BfcvizError
 from bfcviz.events.label_table import STACK_DETAILS, Labels
-from bfcviz.events.origin import regions_known, requested_bytes_known
+from bfcviz.events.origin import regions_known, requested_bytes_known, unknown_of_chunks
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, Kind
 from bfcviz.events.storage.files import replacing
 from bfcviz.events.trace import Trace
@@ -386,6 +386,7 @@ def page_heap(model: Model, first: int, last: int) -> tuple[dict[str, Any], NDAr
         "limit": trace.origin.pools[pool].limit,
         "free_known": regions_known(details, pool),
         "requested_known": requested_bytes_known(details, pool),
+        "unknown": sorted(unknown_of_chunks(details, pool)),
         "labels": compressed(page_json(labels).encode()),
         "themes": {theme.name: _page_canvas_theme(theme) for theme in (LIGHT, DARK)},
     }

@@ -740,8 +740,10 @@ class Page extends HeapView {
     if (state[chunk] === FREE_CHUNK) return [`free, ${exact_bytes(size[chunk])}`, place];
     const asked = this.data.requested_known
       ? [`requested ${exact_bytes(requested[chunk])}, waste ${exact_bytes(size[chunk] - requested[chunk])}`]
-      : [];
-    const age = `allocated at step ${counted(born[chunk] + 1)}, ${counted(this.step - born[chunk] - 1)} steps ago; thread ${thread[chunk]}, stream ${stream[chunk]}`;
+      : ["requested unknown, waste unknown"];
+    const told = (name, value) => (this.data.unknown.includes(name) ? "unknown" : value);
+    const allocated = this.data.unknown.includes("born") ? "allocated at an unknown step" : `allocated at step ${counted(born[chunk] + 1)}, ${counted(this.step - born[chunk] - 1)} steps ago`;
+    const age = `${allocated}; thread ${told("thread", thread[chunk])}, stream ${told("stream", stream[chunk])}`;
     const frames = this.data.stack_of(label[chunk]).filter((_, at) => this.data.labels.own[this.data.labels.stacks[label[chunk]][at]]);
     return [`in use, size ${exact_bytes(size[chunk])}`, ...asked, place, age, this.data.name_of(label[chunk]) || "no label", ...frames.slice(0, 4)];
   }
@@ -835,14 +837,17 @@ class Page extends HeapView {
     row("address", hex(selected.address));
     if (in_use) {
       row("chunk", `${selected.handle}, region ${selected.region}, bin ${bin_of(selected.size)}`);
-      row("thread, stream", `${selected.thread}, ${selected.stream}`);
+      row("thread, stream", ["thread", "stream"].map((name) => (data.unknown.includes(name) ? "unknown" : selected[name])).join(", "));
       row("share", `${one_digit((100 * selected.size) / Math.max(this.heap.bytes_in_use, 1))} % of the bytes in use`);
-      const begins = selected.event < 0 && selected.born + 1 <= data.first;
-      parts.push(pair("allocated", begins ? `at step ${counted(selected.born + 1)}, before this page begins` : this.jump(selected.born + 1)));
-      parts.push(pair("freed", selected.freed === null ? "not on this page" : this.jump(selected.freed)));
-      for (const [name, words, at] of selected.history) {
-        row(name, words);
-        if (at !== undefined) parts.at(-1)[1].append(", at ", this.jump(this.heap.events.seq[at] + 1));
+      if (data.unknown.includes("born")) row("allocated", "unknown");
+      else {
+        const begins = selected.event < 0 && selected.born + 1 <= data.first;
+        parts.push(pair("allocated", begins ? `at step ${counted(selected.born + 1)}, before this page begins` : this.jump(selected.born + 1)));
+        parts.push(pair("freed", selected.freed === null ? "not on this page" : this.jump(selected.freed)));
+        for (const [name, words, at] of selected.history) {
+          row(name, words);
+          if (at !== undefined) parts.at(-1)[1].append(", at ", this.jump(this.heap.events.seq[at] + 1));
+        }
       }
       for (const [name, value] of Object.entries(data.labels.details[selected.label] ?? {})) row(name, value);
     }

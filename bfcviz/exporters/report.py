@@ -22,6 +22,7 @@ from bfcviz.analysis.diagnosis import (
     without_failure,
 )
 from bfcviz.analysis.failures import diagnose, diagnosis_json
+from bfcviz.analysis.missing_numbers import missing_of_chunks
 from bfcviz.analysis.pinned_runs import Pin, largest_first
 from bfcviz.analysis.pool_growths import (
     Growths,
@@ -33,7 +34,7 @@ from bfcviz.analysis.pool_growths import (
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.short_names import shortened_name
 from bfcviz.events.label_table import NO_LABEL
-from bfcviz.events.origin import Origin, Status, holds_only_states
+from bfcviz.events.origin import Origin, holds_only_states, requested_bytes_known
 from bfcviz.events.trace import Trace
 from bfcviz.model.find_steps import failed_steps
 from bfcviz.model.grouping import OF_SIZE, UNNAMED
@@ -106,9 +107,8 @@ class HeapReport:
 
     @property
     def status(self) -> str:
-        """How complete the file of a report is: `complete`, `truncated` or `degraded`."""
-        status = self.origin.status
-        return str(Status.TRUNCATED if status == Status.RECORDING else status)
+        """How complete the file of a report is: `complete`, `recording`, `truncated` or `degraded`."""
+        return str(self.origin.status)
 
     @property
     def checks(self) -> list[str]:
@@ -244,12 +244,13 @@ def as_json(report: HeapReport, ranks: RankSet | None = None) -> str:
             "step": report.shown.step,
             **diagnosis_json(report.shown),
         },
-        "totals": asdict(report.stats),
+        "totals": _report_totals_json(report.stats, origin, report.pool),
         "failures": [diagnosis_json(each) for each in report.failures],
         "failed_requests": report.failed,
         **(growths_json([report.grown]) if report.grown is not None else {}),
         "heaps": [
-            {"name": heap.name, "regions": heap.regions, **asdict(heap.stats)} for heap in report.heaps
+            {"name": heap.name, "regions": heap.regions, **_report_totals_json(heap.stats, origin, pool)}
+            for pool, heap in enumerate(report.heaps)
         ],
         "settings": {"bytes_limit": origin.pools[report.pool].limit, **report.options},
         "holders": {found.by: _report_holders_json(found) for found in report.holders},
@@ -257,6 +258,11 @@ def as_json(report: HeapReport, ranks: RankSet | None = None) -> str:
         **({} if ranks is None else {"ranks": ranks.to_json()}),
     }
     return json_text(values) + "\n"
+
+
+def _report_totals_json(stats: ModelStats, origin: Origin, pool: int) -> dict[str, int | None]:
+    known = requested_bytes_known(origin.details, pool)
+    return asdict(stats) | ({} if known else {"requested_bytes_in_use": None})
 
 
 def _report_holders_json(found: Holders) -> list[dict[str, Any]]:
@@ -512,8 +518,12 @@ def settings(report: HeapReport) -> list[ReportRow]:
 
 def completeness(report: HeapReport) -> list[str]:
     """How complete the file of a report is, one sentence each."""
+    missing = missing_of_chunks(report.model.trace, report.pool)
     words = {
-        "complete": "The file is complete: nothing is missing and nothing was guessed.",
+        "complete": "The file was read whole, and nothing was guessed."
+        if missing
+        else "The file is complete: nothing is missing and nothing was guessed.",
+        "recording": "The program was at work when this was made: what it did later is not shown.",
         "truncated": "The file is truncated: its events are right, but the end is missing.",
         "degraded": "The file is degraded: events or names are missing, or were guessed.",
     }
@@ -525,6 +535,8 @@ def completeness(report: HeapReport) -> list[str]:
         found.append(
             "It holds the heap of single moments, and no history: there is nothing over time to show."
         )
+    if missing:
+        found.append(f"{missing[:1].upper()}{missing[1:]}.")
     return found + report.checks
 
 

@@ -24,7 +24,7 @@ with needed("a question in SQL", "pyarrow", "sql"):
 
 from bfcviz.analysis.failures import all_failures, diagnosis_json
 from bfcviz.errors import InvalidRequest
-from bfcviz.events.origin import regions_known, requested_bytes_known
+from bfcviz.events.origin import regions_known, requested_bytes_known, unknown_of_chunks
 from bfcviz.events.storage.parquet import SCHEMA, ParquetLabelNames, described, parquet_table
 from bfcviz.events.trace import Trace
 from bfcviz.model import lifetimes
@@ -65,8 +65,8 @@ _CHUNK: Final = (
 )
 _OWNER: Final = (
     ("label_name", _NAME, "text", "the name of the allocation; null: none"),
-    ("thread", _I8, "number", "of the thread that allocated it"),
-    ("stream", _I8, "number", "of the stream; 0 = none"),
+    ("thread", _I8, "number", "of the thread that allocated it; null: not known"),
+    ("stream", _I8, "number", "of the stream; 0 = none, null: not known"),
     ("region", _I8, "slot", "of the region it lies in"),
 )
 
@@ -82,7 +82,7 @@ TABLES: Final[dict[str, tuple[str, pa.Schema]]] = {
         _sql_table_schema(
             _POOL,
             *_CHUNK,
-            ("born", _I8, "event", "seq of its ALLOCATE"),
+            ("born", _I8, "event", "seq of its ALLOCATE; null: not known"),
             ("died", _I8, "event", "seq of its FREE; null: never freed"),
             ("born_time", _I8, "ns", "from the origin's start; null: before the first event"),
             ("died_time", _I8, "ns", "from the origin's start; null: never freed"),
@@ -96,7 +96,7 @@ TABLES: Final[dict[str, tuple[str, pa.Schema]]] = {
             ("step", _I8, "step", "the state after so many events"),
             *_CHUNK,
             ("in_use", pa.bool_(), "", "whether it is in use, not free"),
-            ("born", _I8, "event", "seq of its ALLOCATE; null: free"),
+            ("born", _I8, "event", "seq of its ALLOCATE; null: free, or not known"),
             *_OWNER,
         ),
     ),
@@ -243,14 +243,13 @@ def _sql_shared_columns(
     trace: Trace, pool: int, rows: NDArray[np.void], names: ParquetLabelNames
 ) -> dict[str, Any]:
     """The columns that the SQL tables of chunks and allocations share."""
-    unknown = np.full(len(rows), not requested_bytes_known(trace.origin.details, pool))
+    unknown = unknown_of_chunks(trace.origin.details, pool)
     return {
         "pool": np.full(len(rows), pool),
         **{
-            name: np.ascontiguousarray(rows[name])
-            for name in ("address", "size", "born", "thread", "stream", "region")
+            name: pa.array(rows[name], mask=np.full(len(rows), name in unknown))
+            for name in ("address", "size", "requested", "born", "thread", "stream", "region")
         },
-        "requested": pa.array(rows["requested"], mask=unknown),
         "label_name": names.column(np.ascontiguousarray(rows["label"]), own=False),
     }
 
@@ -270,8 +269,7 @@ def _sql_chunk_columns(trace: Trace, moment: _Moment) -> Iterator[_Columns]:
         free = ~rows["in_use"]
         columns = _sql_shared_columns(trace, model.pool, rows, names)
         for name in ("requested", "born", "thread", "stream"):
-            column = pa.array(columns[name])
-            columns[name] = pc.if_else(pa.array(free), pa.scalar(None, column.type), column)
+            columns[name] = pc.if_else(pa.array(free), pa.scalar(None, columns[name].type), columns[name])
         yield columns | {"in_use": rows["in_use"], "step": np.full(len(rows), model.step)}
 
 

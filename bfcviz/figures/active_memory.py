@@ -236,7 +236,7 @@ def names_on_bands(
 _SIDES: Final = [f"{x}px {y}px" for x in (-1, 0, 1) for y in (-1, 0, 1)]
 
 
-def hover_points(bands: Bands, trace: Trace, divisor: int) -> dict[str, Any]:
+def hover_points(bands: Bands, trace: Trace, pool: int, divisor: int) -> dict[str, Any]:
     """Invisible points with hover texts: at least one in each band, more along the long ones."""
     left, right = bands.ends()
     width = max(bands.sides[1] - bands.sides[0], 1e-9)
@@ -246,7 +246,7 @@ def hover_points(bands: Bands, trace: Trace, divisor: int) -> dict[str, Any]:
     nth = np.arange(len(band)) - np.repeat(np.cumsum(along) - along, along)
     x = left[band] + (nth + 0.5) * ((right - left) / along)[band]
     y = [bands.middle(*at) for at in zip(band.tolist(), x.tolist(), strict=True)]
-    texts = [life_text(life, trace) for life in bands.lifetimes]
+    texts = [life_text(life, trace, pool) for life in bands.lifetimes]
     hovertext = [texts[number] for number in band.tolist()]
     return {**HOVER_POINTS, "x": x, "y": np.array(y) / divisor, "hovertext": hovertext}
 
@@ -596,7 +596,7 @@ def _band_hover_points(window: ActiveMemoryWindow, before: ActiveMemoryWindow | 
     known = before is not None and before.bands is window.bands
     if known and before and (before.names, before.divisor) == (window.names, window.divisor):
         return before.static_traces[-1]
-    return hover_points(window.bands, window.trace, window.divisor)
+    return hover_points(window.bands, window.trace, window.pool, window.divisor)
 
 
 def active_memory_panel(window: ActiveMemoryWindow, step: int | None, look: Look) -> Panel:
@@ -641,7 +641,7 @@ def allocation_at(window: ActiveMemoryWindow, x: float, y: float) -> Selected | 
 def band_table(window: ActiveMemoryWindow) -> pa.Table:
     """The table of active memory: one row per allocation, the largest first."""
     every = window.bands.lifetimes
-    table = life_table(every[np.lexsort([every["born"], ~every["size"]])], window.trace)
+    table = life_table(every[np.lexsort([every["born"], ~every["size"]])], window.trace, window.pool)
     what, when = ["size", "requested", "label"], ["allocated_at_step", "freed_at_step"]
     return table.select([*what, *when, "address", "chunk", "thread", "stream"])
 

@@ -4,7 +4,7 @@ It shows how fragmentation grew. Up to `EXACT_LIFETIMES` allocations are drawn a
 class; more become an image, whose cost depends on its pixels.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.events.label_table import NO_LABEL
-from bfcviz.events.origin import thread_text
+from bfcviz.events.origin import thread_text, unknown_of_chunks
 from bfcviz.events.trace import Trace
 from bfcviz.figures import timeline_parts
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, faded, with_faded
@@ -240,21 +240,28 @@ LINES: Final = 24
 _ALONE: Final = 600  # extra points at most, for the largest lifetimes that no grid point lies in
 
 
-def life_text(life: np.void, trace: Trace) -> str:
-    """The hover text of one allocation on the address-time map, a LIFETIME record."""
+def life_text(life: np.void, trace: Trace, pool: int) -> str:
+    """The hover text of one allocation of a heap on the address-time map, a LIFETIME record."""
     born, died = int(life["born"]) + 1, int(life["died"]) + 1
     if life["died"] == NEVER:
         freed = "still in use at the end"
     else:
         freed = f"freed at step {died:,} after {died - born:,} steps"
     name = trace.labels.name(int(life["label"]))
-    thread = harmless(thread_text(trace.origin.details, int(life["thread"])))
+    details = trace.origin.details
+    told = {
+        "requested": exact_bytes(int(life["requested"])),
+        "thread": harmless(thread_text(details, int(life["thread"]))),
+        "stream": f"{life['stream']}",
+        "born": f"{born:,}",
+    }
+    told |= dict.fromkeys(unknown_of_chunks(details, pool), "unknown")
     return (
         f"<b>{harmless(name) if name else NO_LABEL}</b><br>"
-        f"size {exact_bytes(int(life['size']))}, requested {exact_bytes(int(life['requested']))}<br>"
+        f"size {exact_bytes(int(life['size']))}, requested {told['requested']}<br>"
         f"address {int(life['address']):#x}, chunk {life['chunk']}<br>"
-        f"thread {thread}, stream {life['stream']}<br>"
-        f"allocated at step {born:,}, {freed}"
+        f"thread {told['thread']}, stream {told['stream']}<br>"
+        f"allocated at step {told['born']}, {freed}"
     )
 
 
@@ -298,7 +305,9 @@ def _on_boxes(window: AddressTimeWindow) -> Points:
     missed = missed[np.argsort(-((right - left) * (top - bottom))[missed], kind="stable")][:_ALONE]
     needed = np.append(missed, np.arange(len(left), len(which)))
     shown_lives = which[needed].tolist()
-    texts = {number: life_text(window.lifetimes[number], window.trace) for number in set(shown_lives)}
+    texts = {
+        number: life_text(window.lifetimes[number], window.trace, window.pool) for number in set(shown_lives)
+    }
     shown = [texts[number] for number in shown_lives]
     return np.concatenate(x)[needed], np.concatenate(y)[needed], shown
 
@@ -444,16 +453,19 @@ def lifetime_table(window: AddressTimeWindow) -> pa.Table:
     """The table of an address-time map: a row per allocation, by allocating step; of an image, a row per pixel."""
     if window.image is not None:
         return _address_time_pixel_table(window.image)
-    table = life_table(window.lifetimes, window.trace)
+    table = life_table(window.lifetimes, window.trace, window.pool)
     position = pa.array(window.layout.position(window.lifetimes["address"]))
     return table.add_column(1, "position", position)
 
 
-def life_table(lives: NDArray[np.void], trace: Trace) -> pa.Table:
-    """One row per allocation, LIFETIME records; `freed_at_step` is null for those still in use at the end."""
+def life_table(lives: NDArray[np.void], trace: Trace, pool: int) -> pa.Table:
+    """One row per allocation, LIFETIME records; null for what is not known.
+
+    `freed_at_step` is also null for those still in use at the end.
+    """
     gone = lives["died"] != NEVER
     names = trace.labels
-    return pa.table(
+    found = pa.table(
         {
             "address": lives["address"],
             "size": lives["size"],
@@ -467,6 +479,16 @@ def life_table(lives: NDArray[np.void], trace: Trace) -> pa.Table:
             "stream": lives["stream"],
         }
     )
+    return without_unknown(found, unknown_of_chunks(trace.origin.details, pool))
+
+
+def without_unknown(table: pa.Table, unknown: Collection[str]) -> pa.Table:
+    """A table of chunks or allocations with null for the numbers of `unknown_of_chunks`."""
+    for name in (*unknown, *(["allocated_at_step"] if "born" in unknown else ())):
+        if name in table.column_names:
+            at = table.column_names.index(name)
+            table = table.set_column(at, name, pa.nulls(len(table), table.schema.field(name).type))
+    return table
 
 
 def _address_time_pixel_table(image: Occupancy) -> pa.Table:

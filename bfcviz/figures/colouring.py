@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.what_grew import births_never_freed
 from bfcviz.events.label_table import NO_LABEL, Labels
+from bfcviz.events.origin import unknown_of_chunks
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Kind, bin_of
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Floats
@@ -500,6 +501,18 @@ COLOURINGS: Final = {
 }
 """Name -> what it colours chunks in use by."""
 
+_NEEDS: Final = {"age": "age", "step": "born", "waste": "waste", "thread": "thread", "stream": "stream"}
+"""Colouring -> the number of chunks that it needs, as `unknown_of_chunks` names it."""
+
+
+def known_colourings(trace: Trace) -> dict[str, str]:
+    """Those of `COLOURINGS` whose numbers the trace has for any of its heaps."""
+    missing = frozenset.intersection(
+        *(unknown_of_chunks(trace.origin.details, pool) for pool in range(len(trace.origin.pools)))
+    )
+    return {name: title for name, title in COLOURINGS.items() if _NEEDS.get(name) not in missing}
+
+
 MOST_CLASSES: Final = OTHER + 1
 """Classes of a colouring, at most: those of the colouring by holder."""
 
@@ -588,13 +601,17 @@ def colouring(
     """The colouring called `name` of one heap of `trace`; it may read the whole trace, so reuse it.
 
     That by holder has the same classes at all steps. Its legend names the largest holders of `chunks`, those at the
-    step that is shown (None: of the whole trace); it is the same object while these are the same.
+    step that is shown (None: of the whole trace); it is the same object while these are the same. One whose numbers
+    the trace does not have has one class, which says so.
 
     Raises:
         ValueError: the name is unknown; the message lists all names.
     """
     if name not in COLOURINGS:
         raise ValueError(f"no colouring {name!r}; there are: {', '.join(COLOURINGS)}")
+    if _NEEDS.get(name) in unknown_of_chunks(trace.origin.details, pool):
+        title = COLOURINGS[name].split(" (")[0]
+        return Colouring(name, [f"{title} unknown"], [theme.other], lambda each, _: np.zeros(len(each), int))
     if name == "holder":
         return _by_holder(trace, pool, theme, chunks)
     if name == "kind":

@@ -818,8 +818,8 @@ class _PolicyMaps:
         found = [*shape(visible, labels), self._region_frames(regions, visible)]
         if exact:
             wide = visible.pieces.right - visible.pieces.left > _HOVERED * visible.screen
-            pieces, details = visible.pieces.only(wide), model.trace.origin.details
-            points = region_map.points_in_pieces(chunks, pieces, visible.part, labels, details)
+            pieces, known = visible.pieces.only(wide), region_map.HoverFacts.of(model)
+            points = region_map.points_in_pieces(chunks, pieces, visible.part, labels, known)
             found.append(region_map.invisible_points(points, visible.divisor))
         return [*found, region_map.note_trace(visible)]
 

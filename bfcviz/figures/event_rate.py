@@ -21,12 +21,16 @@ _DEFINITION: Final = (
     "<br> averaged over each of up to 240 equal parts of the x axis.<br>A gap: the clock did not advance there."
 )
 
+_CAPTION: Final = "events of all heaps per second, averaged over equal parts of the x axis"
+_NO_TIME: Final = "no rate is known: no time passes between the events of these steps"
+
 
 def rate_panel(history: History, step: int | None, look: Look) -> Panel:
     """The event rate as a panel; only its last trace depends on `step`."""
     theme = look.paints
     edges, rate = rates(history)
-    top = 1.08 * (float(np.nanmax(rate)) if np.isfinite(rate).any() else 1.0)
+    is_known = bool(np.isfinite(rate).any())
+    top = 1.08 * (float(np.nanmax(rate)) if is_known else 1.0)
     line = {
         "type": "scatter",
         "mode": "lines",
@@ -41,11 +45,17 @@ def rate_panel(history: History, step: int | None, look: Look) -> Panel:
         name="event_rate",
         title_names_y=True,
         title="Event rate (events/s)",
-        caption="events of all heaps per second, averaged over equal parts of the x axis",
+        caption=_CAPTION if is_known else _NO_TIME,
         definition=_DEFINITION,
         traces=[line, step_line(history.step_axis, step, top, theme) | {"showlegend": False}],
         xaxis=history.xaxis,
-        yaxis={"title": {"text": "event rate (events/s)"}, "range": [0, top], "tickformat": "~s"},
+        yaxis={
+            "title": {"text": "event rate (events/s)"},
+            "range": [0, top],
+            "tickformat": "~s",
+            "showticklabels": is_known,
+            "ticks": "outside" if is_known else "",
+        },
         x_unit=history.step_axis.unit,
     )
 

@@ -23,7 +23,9 @@ from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.pinned_runs import Run, largest_first
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.events.label_table import NO_LABEL
+from bfcviz.events.origin import unknown_of_chunks
 from bfcviz.events.trace import Trace
+from bfcviz.figures.address_time import without_unknown
 from bfcviz.figures.panel import FLAT_BARS, LINES, TEXTS, Panel
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint
@@ -100,7 +102,7 @@ def failure_table(found: Diagnosis, model: Model) -> pa.Table:
     places = np.repeat(np.arange(1, len(parts) + 1), [len(part) for part in parts])
     in_use, name = rows["in_use"].tolist(), model.trace.labels.name
     none = [None] * len(sizes)
-    return pa.table(
+    table = pa.table(
         {
             "what": pa.array([*sizes, *["chunk"] * len(rows)], pa.string()),
             "size": pa.array([*sizes.values(), *rows["size"].tolist()], pa.uint64()),
@@ -111,6 +113,7 @@ def failure_table(found: Diagnosis, model: Model) -> pa.Table:
             "label": pa.array([*none, *map(name, rows["label"].tolist())], pa.string()),
         }
     )
+    return without_unknown(table, unknown_of_chunks(model.trace.origin.details, model.pool))
 
 
 def _chunks_at_failure(found: Diagnosis, model: Model) -> NDArray[np.void]:

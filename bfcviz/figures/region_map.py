@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from bfcviz.analysis.what_grew import growth_chunks_at
 from bfcviz.analysis.would_fit import Fit, blocker_name, fit_of, fit_sentence, request_at
 from bfcviz.events.label_table import NO_DETAILS, NO_LABEL, STACK_DETAILS, Labels
-from bfcviz.events.origin import chunks_known, requested_bytes_known, thread_text
+from bfcviz.events.origin import chunks_known, requested_bytes_known, thread_text, unknown_of_chunks
 from bfcviz.events.schema import Events, Kind, bin_numbers, bin_of
+from bfcviz.figures.address_time import without_unknown
 from bfcviz.figures.colouring import COLOURINGS, FREE, MOST_CLASSES, Colouring, colouring, faded
 from bfcviz.figures.map_image import (
     LiveMap,
@@ -178,12 +179,28 @@ _SQUARE = 0.24  # the usual height of a map, as a part of its width
 _INSIDE = 0.01  # of the screen's width: from the ends of a long piece
 
 
-Details = Mapping[str, object]
-"""Those of a trace's origin, which may name the threads."""
+class HoverFacts(NamedTuple):
+    """What the origin of a heap says of the numbers in the hover texts of its chunks."""
+
+    details: Mapping[str, object] = NO_DETAILS  # may name the threads
+    unknown: frozenset[str] = frozenset()  # see `unknown_of_chunks`
+
+    @classmethod
+    def of(cls, model: Model) -> "HoverFacts":
+        """Those of the heap of a model."""
+        details = model.trace.origin.details
+        return cls(details, unknown_of_chunks(details, model.pool))
+
+
+_ALL_KNOWN: Final = HoverFacts()
 
 
 def points_in_pieces(
-    chunks: NDArray[np.void], pieces: Pieces, part: VisibleRows, labels: Labels, details: Details = NO_DETAILS
+    chunks: NDArray[np.void],
+    pieces: Pieces,
+    part: VisibleRows,
+    labels: Labels,
+    known: HoverFacts = _ALL_KNOWN,
 ) -> dict[str, Any]:
     """Hover points on a region map of exact rectangles: at least one per piece.
 
@@ -205,13 +222,17 @@ def points_in_pieces(
     full[pieces.source[np.argsort(left - right, kind="stable")[:MOST_TEXTS]]] = True
     count = max(1, min(5, 10 // rows))  # heights within a row: a tall one needs more than one
     at, level = _spread_hover_points(along[piece] == 1, (np.arange(count) + 0.5) / count)
-    templates, meta = _chunk_hover_texts(chunks, full, labels, details)
+    templates, meta = _chunk_hover_texts(chunks, full, labels, known)
     texts = [templates[i] for i in pieces.source[piece[at]].tolist()]
     return {"x": x[at], "y": pieces.row[piece[at]] + level, "hovertemplate": texts, "meta": meta}
 
 
 def points_on_grid(
-    chunks: NDArray[np.void], rows: Rows, part: VisibleRows, labels: Labels, details: Details = NO_DETAILS
+    chunks: NDArray[np.void],
+    rows: Rows,
+    part: VisibleRows,
+    labels: Labels,
+    known: HoverFacts = _ALL_KNOWN,
 ) -> dict[str, Any]:
     """Hover points on a region map as an image: an even grid, each with the text of the chunk at its address."""
     lines = min(len(part), _ROWS_ON_GRID)
@@ -226,7 +247,8 @@ def points_on_grid(
     address = rows.address[region] + offset.astype(np.uint64)
     at = np.searchsorted(chunks["address"], address, side="right") - 1
     shown, back = np.unique(at, return_inverse=True)
-    templates, meta = _chunk_hover_texts(chunks[shown], np.ones(len(shown), dtype=bool), labels, details)
+    full = np.ones(len(shown), dtype=bool)
+    templates, meta = _chunk_hover_texts(chunks[shown], full, labels, known)
     return {"x": x, "y": row + 0.5, "hovertemplate": [templates[i] for i in back.tolist()], "meta": meta}
 
 
@@ -243,15 +265,20 @@ def _spread_hover_points(narrow: NDArray[np.bool_], levels: Floats) -> tuple[NDA
 
 
 def _chunk_hover_texts(
-    chunks: NDArray[np.void], full: NDArray[np.bool_], labels: Labels, details: Details
+    chunks: NDArray[np.void],
+    full: NDArray[np.bool_],
+    labels: Labels,
+    known: HoverFacts,
 ) -> tuple[list[str], list[str]]:
     """The template of each chunk; and the texts they refer to: one per chunk, then the labels."""
     used, place = np.unique(chunks["label"], return_inverse=True)
     threads = {
-        number: harmless(thread_text(details, number)) for number in np.unique(chunks["thread"]).tolist()
+        number: harmless(thread_text(known.details, number))
+        for number in np.unique(chunks["thread"]).tolist()
     }
-    columns = [chunks[name].tolist() for name in _FIELDS]
-    columns.append([threads[number] for number in chunks["thread"].tolist()])
+    values = {name: chunks[name].tolist() for name in _FIELDS}
+    values["thread"] = [threads[number] for number in chunks["thread"].tolist()]
+    columns = [[None] * len(chunks) if name in known.unknown else column for name, column in values.items()]
     meta = [
         _full_hover_text(row) if whole else _short_hover_text(row)
         for whole, row in zip(full.tolist(), zip(*columns, strict=True), strict=True)
@@ -266,6 +293,8 @@ def _chunk_hover_texts(
     return templates, meta + [_map_label_hover_text(labels, number) for number in used.tolist()]
 
 
+_UNKNOWN: Final = "unknown"
+
 _KEPT_TEXTS = 1 << 14  # texts that are kept: a step changes one or two
 
 _FIELDS = ("in_use", "address", "size", "requested", "handle", "region", "born", "stream")
@@ -277,10 +306,13 @@ def _full_hover_text(row: tuple[Any, ...]) -> str:
     place = f"bin {bin_of(size)}, chunk {handle} at {address:#x}, region {region}"
     if not in_use:
         return f"<b>free</b>, {exact_bytes(size)}<br>{place}"
+    waste = None if requested is None else max(size - requested, 0)
+    asked, wasted = (_UNKNOWN if each is None else exact_bytes(each) for each in (requested, waste))
+    thread, stream = (_UNKNOWN if each is None else each for each in (thread, stream))
+    step = "an unknown step" if born is None else f"step {born + 1:,}"
     return (
-        f"<b>in use</b>, size {exact_bytes(size)}<br>requested {exact_bytes(requested)}, "
-        f"waste {exact_bytes(max(size - requested, 0))}<br>{place}<br>"
-        f"allocated at step {born + 1:,}; thread {thread}, stream {stream}"
+        f"<b>in use</b>, size {exact_bytes(size)}<br>requested {asked}, waste {wasted}<br>{place}<br>"
+        f"allocated at {step}; thread {thread}, stream {stream}"
     )
 
 
@@ -667,13 +699,17 @@ def _region_frames_trace(visible: VisibleChunks) -> dict[str, Any]:
     return region_map_outline("region", pieces, visible.divisor, visible.theme.pool.line, 1)
 
 
-def hover_points(visible: VisibleChunks, labels: Labels, details: Details = NO_DETAILS) -> dict[str, Any]:
+def hover_points(
+    visible: VisibleChunks,
+    labels: Labels,
+    known: HoverFacts = _ALL_KNOWN,
+) -> dict[str, Any]:
     """A trace of invisible points on the region map with hover texts."""
     chunks, part = visible.chunks, visible.part
     if len(visible.pieces) <= EXACT_CHUNKS:
-        points = points_in_pieces(chunks, visible.pieces, part, labels, details)
+        points = points_in_pieces(chunks, visible.pieces, part, labels, known)
     else:
-        points = points_on_grid(chunks, visible.rows, part, labels, details)
+        points = points_on_grid(chunks, visible.rows, part, labels, known)
     return invisible_points(points, visible.divisor)
 
 
@@ -914,7 +950,7 @@ def region_panel(
     chunks = visible.chunks
     chosen = selected(model.chunks(), look.selected)
     found = _outlined_matches(chunks, visible.found)
-    labels = model.trace.labels
+    labels, details = model.trace.labels, model.trace.origin.details
     request = request_at(model, look.wanted)
     answer = fit_of(model, request.size) if request is not None else None
     if answer is not None:
@@ -929,8 +965,8 @@ def region_panel(
         gone_trace(visible, map_gone_chunks(model, look.since)),
         *request_marks(visible, answer, model.trace.labels),
         *outline_traces(visible, touched(highlight, model.chunks(), model.regions()), chosen, found),
-        hover_points(visible, model.trace.labels, model.trace.origin.details),
-        note_trace(visible, known=chunks_known(model.trace.origin.details, model.pool)),
+        hover_points(visible, labels, HoverFacts.of(model)),
+        note_trace(visible, known=chunks_known(details, model.pool)),
     ]
     panel = _region_map_panel(visible, traces, look, exact=exact)
     return (
@@ -1161,11 +1197,11 @@ def _region_map_size_ticks(rows: Rows, part: VisibleRows) -> tuple[list[float], 
 
 
 def chunk_table(model: Model) -> pa.Table:
-    """The table of the region map: one row per chunk, by address; sizes in bytes."""
+    """The table of the region map: one row per chunk, by address; sizes in bytes, null for what is not known."""
     chunks = model.chunks()
     in_use, size, requested = chunks["in_use"], chunks["size"], chunks["requested"]
-    names = model.trace.labels
-    return pa.table(
+    names, unknown = model.trace.labels, unknown_of_chunks(model.trace.origin.details, model.pool)
+    columns = pa.table(
         {
             "address": chunks["address"],
             "size": size,
@@ -1181,6 +1217,7 @@ def chunk_table(model: Model) -> pa.Table:
             "allocated_at_step": pa.array(chunks["born"] + np.uint64(1), mask=~in_use),
         }
     )
+    return without_unknown(columns, unknown)
 
 
 def map_panel(heap: HeapData, look: Look, live_map: LiveMap | None = None) -> Panel:

@@ -4,12 +4,10 @@ import re
 from collections.abc import Sequence
 from html import escape, unescape
 from itertools import takewhile
-from pathlib import PurePath
 from typing import Final
 
 from bfcviz.analysis.short_names import shortened_name
 from bfcviz.events.origin import facts_of as stated_facts
-from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 from bfcviz.units import format_bytes
 
@@ -138,11 +136,10 @@ def picture_facts(model: Model) -> str:
     limit = [] if pool.limit is None else [f"limit {format_bytes(pool.limit)}"]
     heap = [harmless(pool.name, _LONGEST)] if len(trace.origin.pools) > 1 else []
     return " · ".join(
-        [file_name(trace), *heap, f"step {model.step:,} of {len(trace):,}", ", ".join([*known, *limit])]
+        [
+            harmless(trace.place, _LONGEST),
+            *heap,
+            f"step {model.step:,} of {len(trace):,}",
+            ", ".join([*known, *limit]),
+        ]
     )
-
-
-def file_name(trace: Trace) -> str:
-    """The name of the trace's file without its folder, escaped for a picture."""
-    name = PurePath(str(trace.path or trace.origin.source or "")).name
-    return harmless(name or "not from a file", _LONGEST)

@@ -1,6 +1,6 @@
 """What all timelines share: the x axis, the totals over the steps shown, marks and failed requests."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
@@ -336,7 +336,10 @@ def marks(history: History, thinned: DrawnEvents, top: float, theme: Theme) -> d
     events, name = _drawn_timeline_events(history, thinned, "mark", MOST_MARKS)
     across = positions_of(history, events)
     count = len(across)
-    texts = [_timeline_mark_text(history, event) for event in events]
+    # A mark without a value has 0, as one of 0 has: other marks of the name tell whether it has values.
+    above = np.unique(thinned.events["label"][thinned.events["size"] > 0]).tolist()
+    valued = {history.trace.labels.name(label) for label in above}
+    texts = [_timeline_mark_text(history, event, valued) for event in events]
     return {
         "type": "scatter",
         "mode": "lines+markers",
@@ -399,10 +402,17 @@ def positions_of(history: History, events: NDArray[np.void]) -> Floats:
     return history.step_axis.positions(events["seq"] + np.uint64(1), events["time"])
 
 
-def _timeline_mark_text(history: History, event: np.void) -> str:
-    label = harmless(history.trace.labels.name(int(event["label"]))) or "mark"
-    value = mark_value(history.trace.labels, int(event["label"]), int(event["size"]))
-    return f"<b>{label}</b><br>value {value_text(value) or 0}<br>step {int(event['seq']) + 1:,}"
+def _timeline_mark_text(history: History, event: np.void, valued: Collection[str]) -> str:
+    name = history.trace.labels.name(int(event["label"]))
+    value = value_text(mark_value(history.trace.labels, int(event["label"]), int(event["size"])))
+    has_value = value or name in valued
+    return "<br>".join(
+        [
+            f"<b>{harmless(name) or 'mark'}</b>",
+            *([f"value {value or 0}"] if has_value else []),
+            f"step {int(event['seq']) + 1:,}",
+        ]
+    )
 
 
 # ------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bfcviz.errors import TraceError
 from bfcviz.events.label_table import NO_LABEL, Labels
 from bfcviz.events.marks import BEGINS, phase_ends
-from bfcviz.events.origin import holds_only_states, thread_name
+from bfcviz.events.origin import holds_only_states, thread_name, unknown_of_chunks
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.equal_steps import step_marks
@@ -322,8 +322,11 @@ def grouping(trace: Trace, pool: int, by: str) -> Grouping:
         labels, path = trace.labels, _BY_LABEL[by]
         return Grouping(by, lambda records: records["label"], lambda number: path(labels, number))
     details = trace.origin.details if by == "thread" else {}
+    unknown = by in unknown_of_chunks(trace.origin.details, pool)
     return Grouping(
-        by, lambda records: records[by], lambda number: (_numbered_group_name(by, number, details),)
+        by,
+        lambda records: records[by],
+        lambda number: (None if unknown else _numbered_group_name(by, number, details),),
     )
 
 

@@ -213,7 +213,10 @@ class Model:
             self.seek(home)
 
     def chunks(self) -> NDArray[np.void]:
-        """Every chunk of the model by ascending address, shape (n,) of CHUNK, read-only; they tile every region."""
+        """Every chunk of the model by ascending address, shape (n,) of CHUNK, read-only; they tile every region.
+
+        The numbers that `unknown_of_chunks` of the origin names are made up, such as a `requested` that is the size.
+        """
         if self._chunks is None or self._chunks[0] != self.step:
             chunks = model_chunks(self._table, self._order)
             self._order = chunks["handle"].astype(np.intp)

@@ -421,6 +421,21 @@ def test_a_failed_request_leads_and_the_page_begins_there(opened, tmp_path):
     assert page.inner_text("#holders tr:first-child").startswith("chunks of 424.0 KiB")  # no chunk has a name
 
 
+@pytest.mark.parametrize(("name", "asked"), [("oom_log", False), ("oom_dump", True)])
+def test_numbers_that_the_file_does_not_have_are_unknown(opened, tmp_path, name, asked):
+    page = opened(save_page(sample_trace(name), tmp_path / "state.html"))
+    lines = page.evaluate(
+        """() => { const chunk = [...bfcviz.heap.by_address()].find((each) => bfcviz.heap.chunks.requested[each]);
+        bfcviz.choose(chunk); return bfcviz.chunk_lines(chunk).join("; "); }"""
+    )
+    assert "thread unknown, stream unknown" in lines
+    assert ("requested unknown" in lines) != asked
+    pane = page.inner_text("#pane")
+    assert "unknown, unknown" in pane
+    assert "steps ago" not in lines
+    assert "at step" not in lines + pane
+
+
 NAMES_BESIDE_ROWS = "[...document.querySelectorAll('#map-plot .ytick')].map((each) => each.textContent)"
 
 

@@ -29,6 +29,7 @@ from bfcviz.errors import OutOfMemory, TraceError
 from bfcviz.events.origin import RecordedFailure, Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.figures.failure import failure_table
 from bfcviz.model.find_steps import MOST_FAILURES, failures_left_out
 from bfcviz.model.model import Model
 from bfcviz.model.trace_from_source import trace_of
@@ -190,6 +191,26 @@ def test_a_recording_tells_how_old_a_pin_is_and_when_it_is_freed():
     assert pin.age == found.event - 1 - born
     times = trace.read(0, len(trace))["time"]
     assert pin.age_s == pytest.approx((times[found.event - 1] - times[born]) / 1e9)
+
+
+@pytest.mark.parametrize(
+    ("facts", "framework", "numbers"),
+    [
+        ({}, "tensorflow", (2 * MIB, None)),
+        ({"requested_bytes_in_use": None}, "tensorflow", (None, None)),
+        ({"requested_bytes_in_use": None}, "torch", (None, 3)),
+    ],
+)
+def test_numbers_of_a_pin_that_the_file_does_not_have_are_none(facts, framework, numbers):
+    trace = state([[-3, 2, -3]], asked=4, limit=8, facts=facts, framework=framework, streams=(3,))
+    model = Model(trace)
+    found = diagnose(trace, len(trace) - 1, model)
+    (pin,) = found.pinned_by
+    assert (pin.requested, pin.stream) == numbers
+    (told,) = diagnosis_json(found)["pinned_by"]
+    assert (told["requested"], told["stream"]) == numbers
+    column = failure_table(found, model)["requested"].to_pylist()
+    assert any(each is not None for each in column) == ("requested_bytes_in_use" not in facts)
 
 
 def test_a_sub_allocator_that_refuses():

@@ -184,3 +184,13 @@ def test_an_allocator_without_a_name_is_named_as_in_the_reasons():
     pool = Pool("BFC allocator", None, {"allocator_name": "", "dump": 1})
     trace = Trace.from_events(np.zeros(0, EVENT), Labels(), Origin("tensorflow-log", "a.log", pools=(pool,)))
     assert "BFC allocator after the last event" in info_lines(trace.origin, info(trace))
+
+
+def test_it_says_which_numbers_of_chunks_a_file_lacks() -> None:
+    trace = sample_trace("oom_log")
+    found = info(trace)
+    (heap,) = found["allocators"]
+    assert all(word in heap["missing"] for word in ("requested size", "name", "thread", "stream"))
+    text = " ".join(" ".join(info_lines(trace.origin, found)).split())
+    assert heap["missing"] in text
+    assert "missing" not in info(sample_trace("lstm"))["allocators"][0]

@@ -7,13 +7,17 @@ from heaps import MIB, new_heap
 from unit.analysis.built import state
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
+from bfcviz.allocator.bfc_allocator import BFCAllocator
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.analysis.account import AccountFigures, AccountPoolFigures, account_of
 from bfcviz.analysis.event_text import explain_event
 from bfcviz.analysis.free_chunk_search import search_of
 from bfcviz.dashboard import header as module
 from bfcviz.dashboard.header import Header, notice
+from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.trace import Trace
+from bfcviz.figures.text import picture_facts
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.trace_from_source import trace_of
@@ -178,6 +182,16 @@ def test_it_names_the_file(tmp_path):
     busy_trace(20).save(tmp_path / "a<b>.parquet")
     header = shown(Trace.open(tmp_path / "a<b>.parquet"), 5)
     assert "a&lt;b&gt;.parquet" in header.step_line.value
+
+
+def test_it_names_the_heap_of_this_process():
+    with BFCAllocator(SimulatedSubAllocator(), 8 * MiB, name="gpu<0>", log=EventLog(64)) as heap:
+        heap.allocate(MiB)
+        trace = trace_of(heap)
+        trace.refresh()
+        assert "heap gpu&lt;0&gt; of this process" in shown(trace, 1).step_line.value
+        assert "gpu&lt;0&gt;" in picture_facts(Model(trace))
+    assert "of this process" not in shown(busy_trace(20), 5).step_line.value
 
 
 def test_an_error_is_shown_until_it_is_hidden():

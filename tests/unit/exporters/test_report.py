@@ -19,6 +19,7 @@ from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.pool_growths import growths
 from bfcviz.cli.report import FORMATS, rendered
 from bfcviz.events.origin import Pool
+from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 from bfcviz.exporters import report as content
 from bfcviz.exporters.report import report_of
@@ -267,3 +268,34 @@ def test_it_shows_who_held_the_memory_of_the_device():
 
 def test_without_figures_of_the_device_there_is_no_such_part():
     assert "bfcviz-account-table" not in rendered(report_of(failed_heap()), "html").split("</style>")[1]
+
+
+def test_a_report_says_which_numbers_of_chunks_the_file_lacks():
+    log, dump, history = (sample_trace(name) for name in ("oom_log", "oom_dump", "lstm"))
+    for trace, lacks in ((log, True), (dump, False), (history, False)):
+        report = report_of(trace)
+        assert ("requested size" in " ".join(content.completeness(report))) is lacks
+        found = json.loads(rendered(report, "json"))
+        for totals in (found["totals"], *found["heaps"]):
+            assert (totals["requested_bytes_in_use"] is None) is lacks
+    assert "nothing is missing" not in rendered(report_of(log), "md")
+
+
+def test_a_report_of_a_heap_at_work_is_not_of_a_truncated_file():
+    heap = new_heap(8 * MiB)
+    heap.allocate(MiB, label="first")
+    at_work = report_of(trace_of(heap))
+    assert (at_work.status, content.facts(at_work)[-1]) == ("recording", "recording")
+    assert json.loads(rendered(at_work, "json"))["status"] == "recording"
+    (said,) = content.completeness(at_work)
+    assert not any(word in said for word in ("truncated", "the end is missing"))
+
+
+def test_a_report_of_an_open_recording_says_that_the_program_is_at_work(tmp_path):
+    with (
+        Recording(tmp_path / "run") as recording,
+        new_heap(8 * MiB, log=recording.log, labels=recording.labels) as heap,
+    ):
+        heap.allocate(MiB, label="first")
+        assert report_of(bfcviz.open(tmp_path / "run")).status == "recording"
+    assert report_of(bfcviz.open(tmp_path / "run")).status == "complete"

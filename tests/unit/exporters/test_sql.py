@@ -211,3 +211,10 @@ def test_values_that_json_lacks_are_text_and_names_cannot_move_the_cursor(said):
     query = r"select date '2026-01-02' as d, 'nan'::double as x, [1, 2] as l, chr(27) || '[2J' as t"
     assert json.loads(said(query, "--json")) == [{"d": "2026-01-02", "x": None, "l": [1, 2], "t": "\x1b[2J"}]
     assert "\x1b" not in said(query)
+
+
+@pytest.mark.parametrize(("name", "asked"), [("oom_log", 0), ("oom_dump", 1)])
+def test_numbers_of_chunks_that_a_file_does_not_have_are_null(name, asked):
+    counts = "count(size) > 0, count(requested) > 0, count(born), count(thread), count(stream)"
+    for table in ("chunks", "allocations"):
+        assert only(sample_trace(name), f"from {table} select {counts}") == (True, bool(asked), 0, 0, 0)

@@ -20,6 +20,7 @@ from bfcviz.figures.colouring import (
     colour_path,
     colour_tree,
     colouring,
+    known_colourings,
 )
 from bfcviz.figures.theme import DARK, LIGHT
 from bfcviz.model import CHUNK, Model
@@ -404,3 +405,15 @@ def test_labels_that_a_trace_gets_later_are_others_until_they_hold_much():
     records = np.zeros(1, [("label", "<u4"), ("size", "<u8")])
     records["label"], records["size"] = 99, KiB
     assert known.classes(records, 0).tolist() == [OTHER]
+
+
+def test_a_colouring_by_what_the_file_does_not_have_has_one_class():
+    log, dump = sample_trace("oom_log"), sample_trace("oom_dump")
+    for trace, number in ((log, 1), (dump, 7)):
+        made = colouring(trace, 0, "waste", LIGHT)
+        assert len(made.names) == len(made.paints) == number
+        used = Model(trace)
+        used.seek(len(trace))
+        assert set(made.classes(used.in_use(), used.step).tolist()) <= set(range(number))
+    assert set(known_colourings(sample_trace("lstm"))) == set(COLOURINGS)
+    assert set(COLOURINGS) - set(known_colourings(log)) == {"waste", "age", "step", "thread", "stream"}

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from shared import sample_trace
 from unit.figures.drawn import event_rate
 from unit.figures.synthetic import busy_trace, trace_of
 
@@ -64,3 +65,14 @@ def test_the_axis_is_that_of_the_other_timelines():
     assert panel.traces[0]["x"][-1] >= 200
     assert list(panel.traces[-1]["x"]) == [150, 150]
     assert len(panel.traces[0]["x"]) <= 60
+
+
+def test_without_times_it_says_why_it_is_empty_and_has_no_ticks():
+    panels = {
+        name: rate_panel(measure_history(trace), None, Look())
+        for name, trace in (("state", sample_trace("oom_log")), ("history", busy_trace()))
+    }
+    assert panels["state"].caption != panels["history"].caption
+    assert "time" in panels["state"].caption
+    assert [panels[name].yaxis["showticklabels"] for name in panels] == [False, True]
+    assert not np.isfinite(panels["state"].traces[0]["y"]).any()

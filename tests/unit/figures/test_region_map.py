@@ -7,6 +7,7 @@ from dataclasses import replace
 from threading import Thread
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from shared import sample_trace
 from unit.analysis.built import state
@@ -37,6 +38,7 @@ from bfcviz.figures.region_map import (
     MOST_TAKERS,
     MOST_TEXTS,
     chunk_at,
+    chunk_table,
     map_search_matches,
     points_in_pieces,
     points_on_grid,
@@ -957,3 +959,25 @@ def test_only_so_many_are_marked_and_only_those_on_screen():
     heap.allocate(MiB // 2)  # fails
     (cross,) = marked(region_map(at_end(heap)), "x")
     assert len(cross.x) == MOST_BLOCKERS
+
+
+def test_numbers_that_a_file_does_not_have_are_unknown_in_hover_texts_and_null_in_the_table():
+    log, dump, history = (sample_trace(name) for name in ("oom_log", "oom_dump", "lstm"))
+    for trace, unknown in ((log, 5), (dump, 3), (history, 0)):  # requested, waste, step, thread, stream
+        model = at_step(trace, len(trace) - 1)
+        texts = {text for _, _, text in hover_texts(region_map(model)) if "<b>in use</b>, size" in text}
+        assert {text.count("unknown") for text in texts} == {unknown}
+        table = chunk_table(model)
+        used = table.filter(pc.equal(table["state"], "in use"))
+        empty = {name for name in used.column_names if used[name].null_count == len(used)}
+        columns = ["thread", "stream", "allocated_at_step", "requested", "waste"]
+        assert empty == set(columns[:unknown])
+        assert used.schema == chunk_table(at_step(history, 100)).schema  # the same types
+
+
+def test_the_tables_of_lifetimes_of_a_state_are_null_there_too():
+    trace = sample_trace("oom_log")
+    for name in ("address_time", "active_memory"):
+        table = bfcviz.draw(name, trace, len(trace)).table
+        for column in ("requested", "thread", "stream", "allocated_at_step"):
+            assert table[column].null_count == len(table) > 0

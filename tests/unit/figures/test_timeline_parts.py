@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from heaps import new_heap
 from unit.figures.drawn import stats_timeline
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace, marked_trace, trace_of
 
@@ -15,6 +16,7 @@ from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model import timelines as series
 from bfcviz.model.timelines import timeline
+from bfcviz.model.trace_from_source import trace_of as trace_of_heap
 
 
 def marks_at(*times):
@@ -362,6 +364,21 @@ def test_marks_are_upright_lines_with_their_label_on_hover():
     assert f"step {steps[0]:,}" in mark["hovertext"][1]
     assert mark["showlegend"]
     assert not named(stats_panel(measure_history(busy_trace()), None, Look()), "mark")["showlegend"]
+
+
+def test_a_mark_without_a_value_shows_none_and_one_of_0_shows_it():
+    heap = new_heap()
+    for name, *value in (("begin",), ("step", 0), ("end",), ("step", 1), ("begin",)):
+        heap.mark(name, *value)
+    mark = named(stats_panel(measure_history(trace_of_heap(heap)), None, Look()), "mark")
+    texts = dict(zip(mark["x"].tolist(), mark["hovertext"], strict=True))
+    assert [("value 0" in texts[step], "value" in texts[step]) for step in range(1, 6)] == [
+        (False, False),
+        (True, True),
+        (False, False),
+        (False, True),
+        (False, False),
+    ]
 
 
 def test_many_marks_are_thinned_and_the_legend_counts_them():
