@@ -29,6 +29,9 @@ from bfcviz.model.model import Model
 RUNS: Final = 3
 """Runs of a diagnosis."""
 
+_LIMITS_SEARCHED: Final = 10
+"""Failures of a trace for which a limit is searched, about 0.3 s each at most."""
+
 
 def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it already
     trace: Trace,
@@ -39,6 +42,7 @@ def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it al
     recorded: RecordedFailure | None = None,
     models: dict[int, Model] | None = None,
     tries: bool = True,
+    searches: bool = True,
 ) -> Diagnosis:
     """Diagnose one failure of a trace, that of an OOM event: why the request failed.
 
@@ -51,6 +55,7 @@ def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it al
         models: models of other heaps of this trace by their index, to use and to add to: for the account of the device.
         tries: search the events up to the failure for what grows with every step, and try the settings of an advice on
             the requests, where the trace has them all.
+        searches: search the limit under which these requests are served.
 
     Raises:
         TraceError: the event is not an OOM, or the trace does not have it.
@@ -74,7 +79,7 @@ def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it al
             others = {} if models is None else models
             others[there.pool] = there
             found = replace(found, account=account_of_failure(trace, recorded, there.pool, others))
-        return judged_diagnosis(there, found, runs, tries=tries)
+        return judged_diagnosis(there, found, runs, tries=tries, searches=searches)
 
 
 def all_failures(
@@ -84,20 +89,34 @@ def all_failures(
     models: dict[int, Model] = {}
     tried: set[int] = set()  # to serve all requests again for each of many failures would take minutes
     recorded = recorded_failures_by_event(trace)
-    found = []
+    found: list[Diagnosis] = []
     for step in failed_steps(trace, pool)[:most]:
         number = int(trace.read(step - 1, step)["pool"][0])
         model = models.get(number) or models.setdefault(number, Model(trace, number))
         model.seek(step - 1)  # so that the next one is a short move
         known = recorded.get(step - 1, RecordedFailure(step - 1))
         tries = number not in tried
-        found.append(diagnose(trace, step - 1, model, runs=runs, recorded=known, models=models, tries=tries))
+        searches = len(found) < _LIMITS_SEARCHED
+        found.append(
+            diagnose(
+                trace,
+                step - 1,
+                model,
+                runs=runs,
+                recorded=known,
+                models=models,
+                tries=tries,
+                searches=searches,
+            )
+        )
         tried.add(number)
     return found
 
 
-def judged_diagnosis(model: Model, found: Diagnosis, runs: int, *, tries: bool = True) -> Diagnosis:
-    """A diagnosis of a failure with verdict, runs and advice; `tries`: growth is searched and settings are tried."""
+def judged_diagnosis(
+    model: Model, found: Diagnosis, runs: int, *, tries: bool = True, searches: bool = True
+) -> Diagnosis:
+    """A diagnosis of a failure with verdict, runs and advice; `tries`, `searches`: as of `diagnose`."""
     found = replace(found, verdict=diagnosed_verdict(found))
     if runs == 0:
         return found
@@ -108,7 +127,7 @@ def judged_diagnosis(model: Model, found: Diagnosis, runs: int, *, tries: bool =
         found = replace(found, growing=growth_until(model, found.event))
     from bfcviz.analysis.diagnosis_advice import advice_for  # noqa: PLC0415  with the tables of all messages: `info` needs none
 
-    return replace(found, advice=tuple(advice_for(found, model.trace if tries else None)))
+    return replace(found, advice=tuple(advice_for(found, model.trace, tries=tries, searches=searches)))
 
 
 # ------------------------------------------------------------------------------

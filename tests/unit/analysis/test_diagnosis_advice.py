@@ -13,6 +13,7 @@ from bfcviz.analysis.diagnosis_advice import WORDS, requests_until_failure
 from bfcviz.analysis.failures import all_failures, diagnose
 from bfcviz.analysis.heap_settings import Family, heap_settings_of
 from bfcviz.analysis.would_fit import would_fit
+from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.model.trace_from_source import trace_of
 
@@ -257,6 +258,107 @@ def test_a_larger_limit_is_never_printed_smaller_than_it_must_be():
     assert 18 * MIB < found.numbers["needed"] < 18.05 * MIB
     assert "18.1 MiB" in found.text
     assert "18.0 MiB" not in found.text
+
+
+def one_large_after_many_small(heap):
+    """Small ones that stay, and an empty region that can be given back."""
+    held = [heap.allocate(2 * MIB) for _ in range(30)]
+    heap.free(heap.allocate(MIB))
+    for address in held[:4]:
+        heap.free(address)
+    return heap.try_allocate(100 * MIB)
+
+
+def one_large_in_an_empty_heap(heap):
+    for address in [heap.allocate(2 * MIB) for _ in range(30)]:
+        heap.free(address)
+    return heap.try_allocate(200 * MIB)
+
+
+def every_second_is_free(heap):
+    held = [heap.allocate(2 * MIB) for _ in range(40)]
+    for address in held[::2]:
+        heap.free(address)
+    return heap.try_allocate(16 * MIB)
+
+
+def temporaries_beside_a_large_one(heap):
+    heap.allocate(20 * MIB)
+    heap.allocate(64 * MIB)
+    heap.free(heap.allocate(1))
+    return heap.try_allocate(64 * MIB)
+
+
+def one_large_after_steps(count):
+    def ask(heap):
+        heap.allocate(2 * MIB)
+        for _ in range(count):
+            heap.free(heap.allocate(MIB))
+        return heap.try_allocate(100 * MIB)
+
+    return ask
+
+
+PROGRAMS = [
+    (one_large_after_many_small, 150),
+    (one_large_in_an_empty_heap, 150),
+    (every_second_is_free, 90),
+    (temporaries_beside_a_large_one, 100),
+]
+GROWS = {"allow_growth": True, "exact_growth": True, "garbage_collection": True}
+
+
+def larger_limit(heap, ask):
+    """The advice on the limit where a heap failed to serve these requests, and the trace."""
+    assert ask(heap) is None
+    trace = trace_of(heap)
+    found = diagnose(trace, len(trace) - 1).advice
+    return next(each for each in found if each.kind == "larger_limit"), trace
+
+
+@pytest.mark.parametrize(("ask", "limit"), PROGRAMS)
+def test_the_limit_that_is_advised_is_the_smallest_that_serves(ask, limit):
+    advised, trace = larger_limit(new_heap(limit * MIB, **GROWS), ask)
+    needed = advised.numbers["needed"]
+    assert advised.numbers["tried"]
+    assert ask(new_heap(needed, **GROWS)) is not None
+    assert ask(new_heap(needed - 256, **GROWS)) is None
+    assert bfcviz.smallest_limit(trace).limit_bytes == needed
+
+
+@pytest.mark.parametrize(("count", "is_tried"), [(30_000, True), (80_000, False)])
+def test_a_limit_is_searched_in_larger_steps_in_a_long_trace_and_not_at_all_in_a_very_long_one(
+    count, is_tried
+):
+    log = EventLog(1 << 19)
+    ask = one_large_after_steps(count)
+    advised, _ = larger_limit(new_heap(50 * MIB, log=log, **GROWS), ask)
+    needed = advised.numbers["needed"]
+    assert ("tried" in advised.numbers) is is_tried
+    assert ("bfcviz fit FILE" in advised.text) is not is_tried
+    assert 102 * MIB <= needed < (102.5 if is_tried else 105) * MIB
+    assert one_large_after_steps(1)(new_heap(needed, **GROWS)) is not None
+
+
+def test_the_limit_of_each_failure_is_the_same_alone_and_among_all():
+    heap = new_heap(80 * MIB, **GROWS)
+    heap.allocate(20 * MIB)
+    assert heap.try_allocate(64 * MIB) is None
+    heap.allocate(32 * MIB)
+    assert heap.try_allocate(32 * MIB) is None
+    trace = trace_of(heap)
+    for found in all_failures(trace):
+        (among,) = [each for each in found.advice if each.kind == "larger_limit"]
+        (alone,) = [each for each in diagnose(trace, found.event).advice if each.kind == "larger_limit"]
+        assert among == alone
+        assert alone.numbers["needed"] == 96 * MIB  # in regions of 32 and 64 MiB
+        assert alone.numbers["tried"]
+
+
+def test_an_estimate_counts_the_regions_that_are_given_back():
+    kept = {"framework": "tensorflow", "options": {"garbage_collection": True}}
+    assert advice([[4, -1], [-6]], 12, 12, **kept)["larger_limit"].numbers["needed"] == 17 * MIB
+    assert advice([[4, -1], [-6]], 12, 12)["larger_limit"].numbers["needed"] == 23 * MIB
 
 
 def test_other_users_of_the_device():
