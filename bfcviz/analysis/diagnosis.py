@@ -66,6 +66,7 @@ class AdviceKind(StrEnum):
     FRAGMENTATION_FRACTION = "fragmentation_fraction"
     LARGER_LIMIT = "larger_limit"
     OTHER_USERS = "other_users"
+    SYSTEM_MEMORY = "system_memory"
     BATCH_SIZE = "batch_size"
     LARGEST_HOLDER = "largest_holder"
     FEED_IN_PARTS = "feed_in_parts"
@@ -678,7 +679,8 @@ def _refused_sentence(found: Diagnosis) -> str:
         if found.free_bytes < found.rounded
         else "enough is free in the pool, but not in one chunk"
     )
-    return f"The limit leaves {room} for a new region, but the sub-allocator granted none{driver}; {inside}."
+    who = "operating system" if found.settings.is_on_host else "sub-allocator"
+    return f"The limit leaves {room} for a new region, but the {who} granted none{driver}; {inside}."
 
 
 def _capacity_sentence(found: Diagnosis) -> str:

@@ -20,7 +20,14 @@ from bfcviz.analysis.message_advice import StatedAdviceSubject, requested
 from bfcviz.analysis.message_verdict import CONTEXT, SMALLEST_DEVICE
 from bfcviz.analysis.short_names import cut
 from bfcviz.errors import InvalidRequest
-from bfcviz.events.origin import Status, holds_only_states
+from bfcviz.events.origin import (
+    ADDRESS_SPACE,
+    CONTAINER,
+    MACHINE,
+    Status,
+    holds_only_states,
+    memory_limits,
+)
 from bfcviz.events.schema import Events, Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats import cupy, onnxruntime, rmm, tensorflow, torch, xla
@@ -364,6 +371,7 @@ def advice_for(
                 given.append(advice)
         asked = requests_until_failure(trace, found) if tries or searches else None
         yield from _tried_advice(given, asked if tries else None)
+        yield from _system_memory_advice(found, trace)
         if found.unknown.isdisjoint({"pool_bytes"}):
             yield from _larger_limit_advice(found, asked if searches else None)
     yield from missing_information(found)
@@ -379,6 +387,39 @@ def _tried_advice(given: list[Advice], asked: RequestsUntilFailure | None) -> It
             yield replace(each, text=text, numbers={**each.numbers, "tried": len(asked.events)})
         elif helps is None:
             yield each
+
+
+def _is_refused_by_system(found: Diagnosis) -> bool:
+    return found.verdict is Verdict.REFUSED and found.settings.is_on_host
+
+
+_MEMORY_LIMITS: Final = {
+    ADDRESS_SPACE: "{} of addresses (ulimit -v)",
+    CONTAINER: "{} of the container",
+    MACHINE: "{} of the machine, which other processes use too",
+}
+"""What limits the memory of a process on the host, in words with a place for the size."""
+
+
+def _system_memory_advice(found: Diagnosis, trace: Trace) -> Iterator[Advice]:
+    """Advice where the operating system refused memory below the heap's own limit."""
+    if not _is_refused_by_system(found):
+        return
+    limits = memory_limits(trace.origin.details)
+    if limits:
+        known = "; ".join(_MEMORY_LIMITS[name].format(format_bytes(size)) for name, size in limits.items())
+        what = f"The process may have: {known}. Raise the one that is reached"
+    else:
+        what = (
+            "Look at ulimit -v, at the limit of the container, and at what other processes leave of the machine's "
+            "memory (free -h), and raise the one that is reached"
+        )
+    yield Advice(
+        AdviceKind.SYSTEM_MEMORY,
+        "The operating system granted no more memory. The limit of the heap is not the reason, and a larger one does "
+        f"not help: it leaves {format_bytes(found.room or 0)}. {what}, or let the program hold less.",
+        {"room": found.room or 0, "pool": found.pool_bytes, **limits},
+    )
 
 
 def _advised_options(advice: Advice) -> dict[str, Any]:
@@ -411,7 +452,8 @@ def _growing_holder_advice(found: Diagnosis) -> Advice | None:
     return Advice(
         AdviceKind.GROWING_HOLDER,
         f"Free what {cut(grown.names[0])} keeps of each step, if it is not meant to stay: {growing_text(grown)}. "
-        "While it goes on, a larger limit only delays the failure.",
+        f"While it goes on, {'more memory' if found.verdict is Verdict.REFUSED else 'a larger limit'} only delays the "
+        "failure.",
         {
             "holders": grown.growing,
             "bytes": grown.grown_bytes,
@@ -497,6 +539,8 @@ def _growth_off_advice(found: Diagnosis) -> Advice | None:
     how = words_of(settings).one_region
     grows = settings.allow_growth if settings.allow_growth is not None else found.regions.count > 1
     if not how or not grows or limit is None or found.regions.count < 2 or not _is_split_for_advice(found):
+        return None
+    if _is_refused_by_system(found):  # it grants no larger region, either
         return None
     free = limit - found.bytes_in_use
     return Advice(

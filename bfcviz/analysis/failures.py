@@ -145,6 +145,7 @@ _WORDS: Final[Mapping[Any, str]] = {
     AdviceKind.SPLIT_SIZE: AdviceWord.MAX_SPLIT,
     AdviceKind.LARGER_LIMIT: AdviceWord.RAISE_LIMIT,
     AdviceKind.OTHER_USERS: AdviceWord.OTHER_PROCESSES,
+    AdviceKind.SYSTEM_MEMORY: AdviceWord.SYSTEM_MEMORY,
     AdviceKind.BATCH_SIZE: AdviceWord.SMALLER_REQUEST,
     AdviceKind.FEED_IN_PARTS: AdviceWord.SMALLER_REQUEST,
     AdviceKind.OPTIMIZER_STATE: AdviceWord.OPTIMIZER,
@@ -174,10 +175,16 @@ def cause_for_json(found: Diagnosis) -> str:
     if found.verdict is Verdict.ABOVE_LIMIT:
         is_set = found.settings.family is Family.TORCH and limit is not None
         return StatedCause.CAP_BY_SETTING if is_set else StatedCause.REQUEST_EXCEEDS_LIMIT
-    if found.verdict is Verdict.REFUSED:
-        is_free = recorded.device_free is not None and recorded.device_free >= found.rounded
-        return StatedCause.DRIVER_REFUSED if is_free else StatedCause.OTHER_PROCESS
-    return _CAUSES[found.verdict]
+    return _cause_of_refusal(found) if found.verdict is Verdict.REFUSED else _CAUSES[found.verdict]
+
+
+def _cause_of_refusal(found: Diagnosis) -> str:
+    """The cause for the JSON of a diagnosis where memory below the limit was refused."""
+    if found.settings.is_on_host:
+        return StatedCause.HOST_MEMORY
+    free = found.recorded.device_free
+    is_free = free is not None and free >= found.rounded
+    return StatedCause.DRIVER_REFUSED if is_free else StatedCause.OTHER_PROCESS
 
 
 _HEAP_FACTS: Final = {

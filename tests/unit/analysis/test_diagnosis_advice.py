@@ -8,9 +8,12 @@ from shared import SHARED, needs_shared
 from unit.analysis.built import MIB, state
 
 import bfcviz
+from bfcviz.allocator.bfc_allocator import BFCAllocator
+from bfcviz.allocator.interface import AllocatorOptions
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.analysis.diagnosis import Verdict, failure_headline, failure_lines, verdict_sentence
 from bfcviz.analysis.diagnosis_advice import WORDS, requests_until_failure
-from bfcviz.analysis.failures import all_failures, diagnose
+from bfcviz.analysis.failures import all_failures, cause_for_json, diagnose
 from bfcviz.analysis.heap_settings import Family, heap_settings_of
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.events.log import EventLog
@@ -191,6 +194,25 @@ def test_options_that_no_heap_takes_leave_the_advice_untried(name, value):
 
 def test_a_setting_is_not_tried_where_requests_are_missing():
     assert "tried" not in advice(GROWN, 5, 13)["growth_off"].numbers
+
+
+@pytest.mark.parametrize(("name", "is_on_host"), [("numpy", True), ("GPU_0_bfc", False)])
+def test_what_the_system_refuses_on_the_host_is_said_without_its_limits_too(name, is_on_host):
+    source, log = SimulatedSubAllocator(capacity=8 * MIB), EventLog(1 << 16)
+    heap = BFCAllocator(source, 64 * MIB, AllocatorOptions(allow_growth=True), log=log, name=name)
+    held = [heap.allocate(int(size * MIB)) for size in (1, 3)]
+    heap.free(held[0])
+    assert heap.try_allocate(8 * MIB) is None
+    trace = trace_of(heap)
+    found = diagnose(trace, len(trace) - 1)
+    assert found.verdict is Verdict.REFUSED
+    kinds = {str(each.kind): each for each in found.advice}
+    assert ("system_memory" in kinds) is is_on_host
+    assert "larger_limit" not in kinds
+    assert (cause_for_json(found) == "host_memory") is is_on_host
+    if is_on_host:
+        assert "ulimit -v" in kinds["system_memory"].text
+        assert "growth_off" not in kinds
 
 
 def test_what_is_on_is_not_advised():
