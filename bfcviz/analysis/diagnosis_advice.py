@@ -5,6 +5,7 @@ BFC's rules is tried with the requests of the trace, where it has them all, and 
 is a larger limit: the smallest one that serves them is searched.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -50,6 +51,9 @@ _MOST_SERVED: Final = 1_000_000
 
 _LIMIT_EFFORT: Final = 1_200_000
 """Requests and frees that the search for a limit serves, in all its replays together: about 0.3 s."""
+
+_PLAIN_LIMIT_EFFORT: Final = 24_000
+"""The same where the heap is not compiled: a few seconds."""
 
 _LEAST_REPLAYS: Final = 8
 """A search with fewer finds a limit only within more than 1 %: it is not made."""
@@ -100,7 +104,7 @@ class RequestsUntilFailure:
 
         Of long traces it is a multiple of more than `unit`, so that the search needs fewer replays.
         """
-        replays = _LIMIT_EFFORT // len(self.events)
+        replays = _limit_effort() // len(self.events)
         if replays < _LEAST_REPLAYS:
             return None
         while (self.limit // unit).bit_length() > replays:
@@ -156,6 +160,13 @@ class RequestsUntilFailure:
             id=np.unique(ids, return_inverse=True)[1],  # once, and not in each replay
             size=np.where(is_free, 0, self.events["requested"]).astype(np.int64),
         )
+
+
+def _limit_effort() -> int:
+    """Requests and frees that the search for a limit may serve."""
+    from bfcviz.allocator import bfc_allocator  # noqa: F401, PLC0415  loads the compiled heap where there is one
+
+    return _LIMIT_EFFORT if "bfcviz._heap" in sys.modules else _PLAIN_LIMIT_EFFORT
 
 
 def requests_until_failure(trace: Trace, found: Diagnosis) -> RequestsUntilFailure | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from integration.cli.forked import LIMIT_S, forked
-from processes import COMPILED
+from processes import COMPILED, needs_compiled
 from shared import ROOT
 
 from bfcviz.analysis.diagnosis import Verdict
@@ -100,6 +100,7 @@ def test_a_script_runs_unchanged_and_is_recorded(train, tmp_path):
     assert format_bytes(peak) in "\n".join(info_lines(trace.origin, info(trace)))
 
 
+@needs_compiled
 def test_what_the_operating_system_refuses_is_not_blamed_on_the_limit(tmp_path):
     """The process may have 2 GiB of addresses, and the heap more."""
     path = tmp_path / "hog.py"

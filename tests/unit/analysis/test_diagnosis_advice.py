@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from heaps import new_heap
+from processes import sized
 from shared import SHARED, needs_shared
 from unit.analysis.built import MIB, state
 
@@ -348,7 +349,7 @@ def test_the_limit_that_is_advised_is_the_smallest_that_serves(ask, limit):
     assert bfcviz.smallest_limit(trace).limit_bytes == needed
 
 
-@pytest.mark.parametrize(("count", "is_tried"), [(30_000, True), (80_000, False)])
+@pytest.mark.parametrize(("count", "is_tried"), [(sized(30_000, 700), True), (sized(80_000, 2000), False)])
 def test_a_limit_is_searched_in_larger_steps_in_a_long_trace_and_not_at_all_in_a_very_long_one(
     count, is_tried
 ):
