@@ -391,7 +391,9 @@ def _diagnosed_size_rows(found: Diagnosis) -> list[tuple[str, str]]:
     rank = [("rank", found.among)] if found.among else []
     if not found.recorded.has_heap:
         return [*rank, ("limit", _pool_limit_text(found)), *wasted]
-    largest = _diagnosed_size_text(found.largest_free_chunk if found.knows("largest_free_chunk") else None)
+    largest = _size_beside_request(found, found.largest_free_chunk)
+    if not found.knows("largest_free_chunk"):
+        largest = _UNKNOWN
     share = f", external fragmentation {found.external_fragmentation:.3f}"
     shows_share = found.knows("largest_free_chunk", "external_fragmentation")
     pool = _size_and_count_text(
@@ -438,7 +440,14 @@ def _size_and_count_text(found: Diagnosis, size: tuple[str, int], count: tuple[s
     if not found.knows(size[0]):
         return _UNKNOWN
     number = f" in {counted(count[1], what)}" if found.knows(count[0]) else ""
-    return f"{format_bytes(size[1])}{number}"
+    is_free = size[0] == "free_bytes"
+    return f"{_size_beside_request(found, size[1]) if is_free else format_bytes(size[1])}{number}"
+
+
+def _size_beside_request(found: Diagnosis, size: int) -> str:
+    """A size of a diagnosis as text; with the difference where the request differs only in digits not printed."""
+    text, more = format_bytes(size), size - found.rounded
+    return f"{text} ({more:+,} B)" if more and text == format_bytes(found.requested) else text
 
 
 def _waste_text(found: Diagnosis) -> str:
@@ -504,13 +513,10 @@ def failure_headline(found: Diagnosis) -> str:
 def _failure_headline_numbers(found: Diagnosis) -> str:
     if not found.knows("free_bytes", "largest_free_chunk") or found.verdict is Verdict.ABOVE_LIMIT:
         return ""
-    free = format_bytes(found.free_bytes)
     if found.verdict is Verdict.CAPACITY:
-        return f", {free} free"
-    largest = format_bytes(found.largest_free_chunk)
-    if largest == format_bytes(found.requested):  # they differ in the digits that are not printed
-        largest += f" ({found.largest_free_chunk - found.rounded:+,} B)"
-    return f", largest free chunk {largest} of {free} free"
+        return f", {_size_beside_request(found, found.free_bytes)} free"
+    largest = _size_beside_request(found, found.largest_free_chunk)
+    return f", largest free chunk {largest} of {format_bytes(found.free_bytes)} free"
 
 
 def failure_sentences(found: Diagnosis, name: Callable[[int], str]) -> str:
@@ -530,7 +536,8 @@ def failure_sentences(found: Diagnosis, name: Callable[[int], str]) -> str:
 def free_words(found: Diagnosis) -> str:
     """What was free at a diagnosis, where the file says it: `44.0 MiB free, largest free chunk 24.0 MiB`."""
     return (
-        f"{format_bytes(found.free_bytes)} free, largest free chunk {format_bytes(found.largest_free_chunk)}"
+        f"{_size_beside_request(found, found.free_bytes)} free, "
+        f"largest free chunk {_size_beside_request(found, found.largest_free_chunk)}"
     )
 
 

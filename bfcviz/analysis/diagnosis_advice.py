@@ -19,6 +19,7 @@ from bfcviz.analysis.heap_settings import Family, HeapSettings
 from bfcviz.analysis.leaks import growing_text
 from bfcviz.analysis.message_advice import StatedAdviceSubject, requested
 from bfcviz.analysis.message_verdict import CONTEXT, SMALLEST_DEVICE
+from bfcviz.analysis.pinned_runs import Pin
 from bfcviz.analysis.short_names import cut
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.origin import (
@@ -478,14 +479,18 @@ def _free_pins_advice(found: Diagnosis) -> Advice | None:
     if not found.runs or not 0 < found.runs[0].bytes_in_use < found.rounded:
         return None  # to free as much as is asked is no advice
     run = found.runs[0]
-    what = "the chunk in use" if run.chunks_in_use == 1 else f"the {run.chunks_in_use:,} chunks in use"
+    if found.event is not None and all(_is_of_same_call(pin, found.label, found.event) for pin in run.pins):
+        return None
+    is_one = run.chunks_in_use == 1
+    what = "the chunk in use" if is_one else f"the {run.chunks_in_use:,} chunks in use"
     names = sorted({pin.label for pin in run.pins if pin.label})
     named = f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""
     return Advice(
         AdviceKind.FREE_PINS,
         f"Free {what}{named} in the place at {run.address:#x}, {format_bytes(run.bytes_in_use)} in all, before this "
-        f"request: one free chunk of {format_bytes(run.size)} results. No other place needs fewer bytes freed. If they "
-        "live long, allocate them before the large chunks that come and go.",
+        f"request: one free chunk of {format_bytes(run.size)} results. No other place needs fewer bytes freed. If "
+        f"{'it lives long, allocate it' if is_one else 'they live long, allocate them'} before the large chunks that "
+        "come and go.",
         {
             "address": run.address,
             "chunks": run.chunks_in_use,
@@ -493,6 +498,17 @@ def _free_pins_advice(found: Diagnosis) -> Advice | None:
             "free_chunk": run.size,
         },
     )
+
+
+def _is_of_same_call(pin: Pin, label: str, event: int) -> bool:
+    """Whether a pin is a temporary of the call that failed, as in `x + 1`: its program cannot free it before."""
+    is_new = pin.age is not None and pin.age <= _EVENTS_OF_CALL
+    is_freed = pin.freed is not None and pin.freed <= event + _EVENTS_OF_CALL
+    return pin.label == label and is_new and is_freed
+
+
+_EVENTS_OF_CALL: Final = 4
+"""Events between two allocations of one call, with the split of a chunk, a new region, and a merge."""
 
 
 def _region_release_advice(found: Diagnosis) -> Advice | None:

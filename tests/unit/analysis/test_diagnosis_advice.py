@@ -12,7 +12,13 @@ import bfcviz
 from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
-from bfcviz.analysis.diagnosis import Verdict, failure_headline, failure_lines, verdict_sentence
+from bfcviz.analysis.diagnosis import (
+    Verdict,
+    failure_headline,
+    failure_lines,
+    free_words,
+    verdict_sentence,
+)
 from bfcviz.analysis.diagnosis_advice import WORDS, requests_until_failure
 from bfcviz.analysis.failures import all_failures, cause_for_json, diagnose
 from bfcviz.analysis.heap_settings import Family, heap_settings_of
@@ -70,6 +76,34 @@ def test_to_free_as_much_as_is_asked_is_no_advice():
     assert "free_pins" not in advice([[8, -2]], 5, 10)
     found = advice([[100, -0.25]], 4, 100.25, tensor="float [64,16384]")
     assert "at most 96 %" in found["batch_size"].text  # 100.25 / 104
+
+
+@pytest.mark.parametrize(("label", "later"), [("add", 0), ("add", 9), ("scalar", 0)])
+def test_a_temporary_of_the_call_that_failed_is_not_to_be_freed_before_it(label, later):
+    """As in `x + 1`, whose scalar takes the place of 256 B in the only region that is large enough."""
+    heap = new_heap(96 * MIB, allow_growth=True, exact_growth=True)
+    heap.allocate(32 * MIB, label="x")
+    heap.free(heap.allocate(64 * MIB, label="y"))
+    scalar = heap.allocate(1, label=label)
+    assert heap.try_allocate(64 * MIB, label="add") is None
+    for _ in range(later):
+        heap.free(heap.allocate(MIB, label="handler"))
+    heap.free(scalar)
+    trace = trace_of(heap)
+    (failed,) = all_failures(trace)
+    assert failed.runs[0].bytes_in_use == 256
+    assert (label == "add" and not later) is ("free_pins" not in {str(each.kind) for each in failed.advice})
+
+
+def test_a_size_that_is_printed_as_the_request_shows_the_difference():
+    heap = new_heap(96 * MIB, allow_growth=True, exact_growth=True)
+    heap.allocate(32 * MIB)
+    heap.free(heap.allocate(64 * MIB))
+    heap.allocate(1)
+    assert heap.try_allocate(64 * MIB) is None
+    (failed,) = all_failures(trace_of(heap))
+    for text in ("\n".join(failure_lines(failed)), failure_headline(failed), free_words(failed)):
+        assert "64.0 MiB (-256 B)" in text
 
 
 def test_region_release_where_it_would_have_been_enough():
