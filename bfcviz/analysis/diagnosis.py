@@ -233,6 +233,13 @@ class Diagnosis(Answer):
         return None if self.spare is None else self.spare + self.releasable
 
     @property
+    def missing(self) -> int:
+        """Bytes that must be freed at least for a diagnosed request: in the pool, or as regions to give back."""
+        in_pool, room = self.rounded - self.free_bytes, self.room_after_release
+        beside = 0 if room is None or not self.settings.releases_free_regions else self.rounded - max(room, 0)
+        return min(in_pool, beside) if beside > 0 else in_pool
+
+    @property
     def releases_first(self) -> bool:
         """Whether the empty regions are gone before the pool is below the limit that a question gave."""
         return self.limit_asked and (self.spare or 0) < 0 < self.releasable
@@ -693,7 +700,7 @@ def _refused_sentence(found: Diagnosis) -> str:
 def _capacity_sentence(found: Diagnosis) -> str:
     if found.exceeds_limit:
         return _exceeds_limit_sentence(found)
-    missing = format_bytes(found.rounded - found.free_bytes)
+    missing = format_bytes(found.missing)
     return f"The pool is full: {missing} more must be free; {_why_pool_did_not_grow(found)}."
 
 
@@ -812,9 +819,9 @@ def _why_pool_did_not_grow(found: Diagnosis) -> str:
         return f"the driver had {format_bytes(free)} free for a new region"
     if found.room is None:
         return "its limit is not known" if found.event is None else "the sub-allocator granted no new region"
-    if found.room == 0 and (found.event is not None or not found.releasable):
+    if found.room == 0 and not found.releasable:
         return "the limit leaves no room for a new region"
-    after = _diagnosed_release_words(found) if found.event is None else ""
+    after = _diagnosed_release_words(found)
     room = max(0, found.room_after_release or 0) if after else found.room
     return f"the limit leaves only {format_bytes(room)} for a new region{after}"
 

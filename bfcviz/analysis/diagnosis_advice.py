@@ -766,7 +766,7 @@ def _other_users_advice(found: Diagnosis) -> Advice | None:
 
 def _largest_holder_advice(found: Diagnosis) -> Advice | None:
     """Advice where to begin in a full pool: at the holder that alone has more than what is missing."""
-    missing, most = found.rounded - found.free_bytes, found.largest_holder
+    missing, most = found.missing, found.largest_holder
     if found.event is None or found.verdict is not Verdict.CAPACITY or most is None or most.bytes < missing:
         return None
     recompute = words_of(found.settings).recompute

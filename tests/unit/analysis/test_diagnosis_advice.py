@@ -383,6 +383,17 @@ def test_the_limit_that_is_advised_is_the_smallest_that_serves(ask, limit):
     assert bfcviz.smallest_limit(trace).limit_bytes == needed
 
 
+def test_what_is_missing_in_a_heap_that_gives_regions_back_is_what_its_limit_lacks():
+    """62 MiB in small regions stay; an empty one of 64 MiB makes room for 88 MiB of 150."""
+    heap = new_heap(150 * MIB, **GROWS)
+    held = [heap.allocate(2 * MIB, label="stays") for _ in range(30)]
+    heap.free(heap.allocate(3 * MIB))
+    (failed,) = all_failures(trace_of(heap)) if heap.try_allocate(100 * MIB) is None else (None,)
+    kinds = {str(each.kind): each.numbers for each in failed.advice}
+    assert len(held) * 2 * MIB < failed.pool_bytes - failed.releasable == 62 * MIB
+    assert failed.missing == kinds["largest_holder"]["missing"] == kinds["larger_limit"]["more"] == 12 * MIB
+
+
 @pytest.mark.parametrize(("count", "is_tried"), [(sized(30_000, 700), True), (sized(80_000, 2000), False)])
 def test_a_limit_is_searched_in_larger_steps_in_a_long_trace_and_not_at_all_in_a_very_long_one(
     count, is_tried
