@@ -67,6 +67,7 @@ class AdviceKind(StrEnum):
     FRAGMENTATION_FRACTION = "fragmentation_fraction"
     LARGER_LIMIT = "larger_limit"
     OTHER_USERS = "other_users"
+    SYSTEM_MEMORY = "system_memory"
     BATCH_SIZE = "batch_size"
     LARGEST_HOLDER = "largest_holder"
     FEED_IN_PARTS = "feed_in_parts"
@@ -233,6 +234,13 @@ class Diagnosis(Answer):
         return None if self.spare is None else self.spare + self.releasable
 
     @property
+    def missing(self) -> int:
+        """Bytes that must be freed at least for a diagnosed request: in the pool, or as regions to give back."""
+        in_pool, room = self.rounded - self.free_bytes, self.room_after_release
+        beside = 0 if room is None or not self.settings.releases_free_regions else self.rounded - max(room, 0)
+        return min(in_pool, beside) if beside > 0 else in_pool
+
+    @property
     def releases_first(self) -> bool:
         """Whether the empty regions are gone before the pool is below the limit that a question gave."""
         return self.limit_asked and (self.spare or 0) < 0 < self.releasable
@@ -396,7 +404,9 @@ def _diagnosed_size_rows(found: Diagnosis) -> list[tuple[str, str]]:
     rank = [("rank", found.among)] if found.among else []
     if not found.recorded.has_heap:
         return [*rank, ("limit", _pool_limit_text(found)), *wasted]
-    largest = _diagnosed_size_text(found.largest_free_chunk if found.knows("largest_free_chunk") else None)
+    largest = _size_beside_request(found, found.largest_free_chunk)
+    if not found.knows("largest_free_chunk"):
+        largest = _UNKNOWN
     share = f", external fragmentation {found.external_fragmentation:.3f}"
     shows_share = found.knows("largest_free_chunk", "external_fragmentation")
     pool = _size_and_count_text(
@@ -443,7 +453,14 @@ def _size_and_count_text(found: Diagnosis, size: tuple[str, int], count: tuple[s
     if not found.knows(size[0]):
         return _UNKNOWN
     number = f" in {counted(count[1], what)}" if found.knows(count[0]) else ""
-    return f"{format_bytes(size[1])}{number}"
+    is_free = size[0] == "free_bytes"
+    return f"{_size_beside_request(found, size[1]) if is_free else format_bytes(size[1])}{number}"
+
+
+def _size_beside_request(found: Diagnosis, size: int) -> str:
+    """A size of a diagnosis as text; with the difference where the request differs only in digits not printed."""
+    text, more = format_bytes(size), size - found.rounded
+    return f"{text} ({more:+,} B)" if more and text == format_bytes(found.requested) else text
 
 
 def _waste_text(found: Diagnosis) -> str:
@@ -507,13 +524,10 @@ def failure_headline(found: Diagnosis) -> str:
 def _failure_headline_numbers(found: Diagnosis) -> str:
     if not found.knows("free_bytes", "largest_free_chunk") or found.verdict is Verdict.ABOVE_LIMIT:
         return ""
-    free = format_bytes(found.free_bytes)
     if found.verdict is Verdict.CAPACITY:
-        return f", {free} free"
-    largest = format_bytes(found.largest_free_chunk)
-    if largest == format_bytes(found.requested):  # they differ in the digits that are not printed
-        largest += f" ({found.largest_free_chunk - found.rounded:+,} B)"
-    return f", largest free chunk {largest} of {free} free"
+        return f", {_size_beside_request(found, found.free_bytes)} free"
+    largest = _size_beside_request(found, found.largest_free_chunk)
+    return f", largest free chunk {largest} of {format_bytes(found.free_bytes)} free"
 
 
 def failure_sentences(found: Diagnosis, name: Callable[[int], str]) -> str:
@@ -533,7 +547,8 @@ def failure_sentences(found: Diagnosis, name: Callable[[int], str]) -> str:
 def free_words(found: Diagnosis) -> str:
     """What was free at a diagnosis, where the file says it: `44.0 MiB free, largest free chunk 24.0 MiB`."""
     return (
-        f"{format_bytes(found.free_bytes)} free, largest free chunk {format_bytes(found.largest_free_chunk)}"
+        f"{_size_beside_request(found, found.free_bytes)} free, "
+        f"largest free chunk {_size_beside_request(found, found.largest_free_chunk)}"
     )
 
 
@@ -683,13 +698,14 @@ def _refused_sentence(found: Diagnosis) -> str:
         if found.free_bytes < found.rounded
         else "enough is free in the pool, but not in one chunk"
     )
-    return f"The limit leaves {room} for a new region, but the sub-allocator granted none{driver}; {inside}."
+    who = "operating system" if found.settings.is_on_host else "sub-allocator"
+    return f"The limit leaves {room} for a new region, but the {who} granted none{driver}; {inside}."
 
 
 def _capacity_sentence(found: Diagnosis) -> str:
     if found.exceeds_limit:
         return _exceeds_limit_sentence(found)
-    missing = format_bytes(found.rounded - found.free_bytes)
+    missing = format_bytes(found.missing)
     why = "The pool is full" if found.is_full else "Less is free than was asked for"
     return f"{why}: {missing} more must be free; {_why_pool_did_not_grow(found)}."
 
@@ -809,9 +825,9 @@ def _why_pool_did_not_grow(found: Diagnosis) -> str:
         return f"the driver had {format_bytes(free)} free for a new region"
     if found.room is None:
         return "its limit is not known" if found.event is None else "the sub-allocator granted no new region"
-    if found.room == 0 and (found.event is not None or not found.releasable):
+    if found.room == 0 and not found.releasable:
         return "the limit leaves no room for a new region"
-    after = _diagnosed_release_words(found) if found.event is None else ""
+    after = _diagnosed_release_words(found)
     room = max(0, found.room_after_release or 0) if after else found.room
     return f"the limit leaves only {format_bytes(room)} for a new region{after}"
 

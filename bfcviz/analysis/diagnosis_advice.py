@@ -1,14 +1,16 @@
 """Advice that fits a diagnosis: each rule looks at its numbers and settings, and quotes what it used.
 
 A rule gives no advice for what is already on, and none whose numbers say that it would not help. A setting of a heap by
-BFC's rules is tried with the requests of the trace, where it has them all, and left out where a request fails again.
+BFC's rules is tried with the requests of the trace, where it has them all, and left out where a request fails again. So
+is a larger limit: the smallest one that serves them is searched.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import ceil, floor, log10
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -17,15 +19,26 @@ from bfcviz.analysis.heap_settings import Family, HeapSettings
 from bfcviz.analysis.leaks import growing_text
 from bfcviz.analysis.message_advice import StatedAdviceSubject, requested
 from bfcviz.analysis.message_verdict import CONTEXT, SMALLEST_DEVICE
+from bfcviz.analysis.pinned_runs import Pin
 from bfcviz.analysis.short_names import cut
 from bfcviz.errors import InvalidRequest
-from bfcviz.events.origin import Status, holds_only_states
+from bfcviz.events.origin import (
+    ADDRESS_SPACE,
+    CONTAINER,
+    MACHINE,
+    Status,
+    holds_only_states,
+    memory_limits,
+)
 from bfcviz.events.schema import Events, Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats import cupy, onnxruntime, rmm, tensorflow, torch, xla
 from bfcviz.formats.setting_words import SettingWords
 from bfcviz.model.lifetimes import born_of
 from bfcviz.units import MiB, counted, format_bytes
+
+if TYPE_CHECKING:
+    from bfcviz.allocator.replay import Operations
 
 # ------------------------------------------------------------------------------
 # Serve the requests of a heap again under another setting: would it have served the one that failed?
@@ -36,6 +49,21 @@ from bfcviz.units import MiB, counted, format_bytes
 
 _MOST_SERVED: Final = 1_000_000
 """Events of a trace whose requests are served again: a fraction of a second."""
+
+_LIMIT_EFFORT: Final = 1_200_000
+"""Requests and frees that the search for a limit serves, in all its replays together: about 0.3 s."""
+
+_PLAIN_LIMIT_EFFORT: Final = 24_000
+"""The same where the heap is not compiled: a few seconds."""
+
+_LEAST_REPLAYS: Final = 8
+"""A search with fewer finds a limit only within more than 1 %: it is not made."""
+
+_FIRST_STEP: Final = 64
+"""The first step up from the limit is this part of it."""
+
+_MOST_STEPS: Final = 16
+"""Steps up, each twice as large as the one before: to a thousand times the limit."""
 
 _BFC: Final = frozenset({Family.OWN, Family.TENSORFLOW, Family.JAX, Family.REACTANT})
 
@@ -48,11 +76,18 @@ class RequestsUntilFailure:
         events: its ALLOCATE and FREE in order, and the OOM.
         options: of the heap, as the trace's origin has them.
         limit: bytes.
+        failed_before: how many earlier requests failed, which are not among the events.
     """
 
     events: Events
     options: Mapping[str, Any]
     limit: int
+    failed_before: int = 0
+
+    @property
+    def told(self) -> str:
+        """How many requests up to a failure are tried, as words."""
+        return f"{len(self.events):,} requests and frees of this heap up to the failed one"
 
     def succeed_with(self, **changed: Any) -> bool | None:
         """Whether the heap serves all requests with these of `AllocatorOptions` changed; None: not known.
@@ -61,38 +96,78 @@ class RequestsUntilFailure:
         below the limit, for example.
         """
         try:
-            return not self._failed(changed) if self._fails_as_recorded else None
+            return not self._failed(changed, self.limit) if self._fails_as_recorded else None
         except (InvalidRequest, TypeError, ValueError):  # options or a limit that no heap of ours can have
             return None
 
+    def smallest_limit(self, unit: int) -> int | None:
+        """The smallest limit under which the heap serves all requests; None: not known, or the search takes too long.
+
+        Of long traces it is a multiple of more than `unit`, so that the search needs fewer replays.
+        """
+        replays = _limit_effort() // len(self.events)
+        if replays < _LEAST_REPLAYS:
+            return None
+        while (self.limit // unit).bit_length() > replays:
+            unit *= 2
+        try:
+            return self._searched_limit(unit) if self._fails_as_recorded else None
+        except (InvalidRequest, TypeError, ValueError):  # as above
+            return None
+
+    def _searched_limit(self, unit: int) -> int | None:
+        bad = self.limit // unit
+        good, step = bad + 1, max(bad // _FIRST_STEP, 1)
+        for _ in range(_MOST_STEPS):
+            if not self._failed({}, good * unit):
+                break
+            bad, good, step = good, good + step, 2 * step
+        else:
+            return None
+        while good - bad > 1:
+            middle = (bad + good) // 2
+            bad, good = (middle, good) if self._failed({}, middle * unit) else (bad, middle)
+        return good * unit
+
     @cached_property
     def _fails_as_recorded(self) -> bool:
-        return self._failed({}) == [len(self.events) - 1]
+        return self._failed({}, self.limit) == [len(self.events) - 1]
 
-    def _failed(self, changed: Mapping[str, Any]) -> list[int]:
+    def _failed(self, changed: Mapping[str, Any], limit: int) -> list[int]:
         """Which requests fail, by their index."""
         # A program that only reads files has no heap, and one whose request failed has.
         from bfcviz.allocator.bfc_allocator import BFCAllocator  # noqa: PLC0415
         from bfcviz.allocator.interface import AllocatorOptions  # noqa: PLC0415
-        from bfcviz.allocator.replay import ALLOCATE, FREE, Operations  # noqa: PLC0415
         from bfcviz.allocator.sub_allocators import SimulatedSubAllocator  # noqa: PLC0415
         from bfcviz.events.log import EventLog  # noqa: PLC0415
 
         names = [each.name for each in fields(AllocatorOptions) if each.name in self.options]
         known = {name: self.options[name] for name in names}
         options = AllocatorOptions(**{**known, "retry_s": 0.0, "timestamps": False, **changed})
+        with BFCAllocator(SimulatedSubAllocator(), limit, options, log=EventLog(4096)) as heap:
+            address = heap.replay(self._operations).address
+        failed: list[int] = np.flatnonzero((self.events["kind"] != Kind.FREE) & (address == 0)).tolist()
+        return failed
+
+    @cached_property
+    def _operations(self) -> "Operations":
+        from bfcviz.allocator.replay import ALLOCATE, FREE, Operations  # noqa: PLC0415  as above
+
         is_free = self.events["kind"] == Kind.FREE
         ids = self.events["seq"].astype(np.int64)
         ids[is_free] = born_of(self.events, np.flatnonzero(is_free))
-        operations = Operations(
+        return Operations(
             kind=np.where(is_free, FREE, ALLOCATE),
-            id=ids,
+            id=np.unique(ids, return_inverse=True)[1],  # once, and not in each replay
             size=np.where(is_free, 0, self.events["requested"]).astype(np.int64),
         )
-        with BFCAllocator(SimulatedSubAllocator(), self.limit, options, log=EventLog(4096)) as heap:
-            address = heap.replay(operations).address
-        failed: list[int] = np.flatnonzero(~is_free & (address == 0)).tolist()
-        return failed
+
+
+def _limit_effort() -> int:
+    """Requests and frees that the search for a limit may serve."""
+    from bfcviz.allocator import bfc_allocator  # noqa: F401, PLC0415  loads the compiled heap where there is one
+
+    return _LIMIT_EFFORT if "bfcviz._heap" in sys.modules else _PLAIN_LIMIT_EFFORT
 
 
 def requests_until_failure(trace: Trace, found: Diagnosis) -> RequestsUntilFailure | None:
@@ -107,7 +182,9 @@ def requests_until_failure(trace: Trace, found: Diagnosis) -> RequestsUntilFailu
     if (events["flags"][asked] & Flag.PIECE).any():
         return None
     asked[-1] = True  # of earlier failures nothing stays
-    return RequestsUntilFailure(events[asked], trace.origin.pools[found.pool].options, found.bytes_limit)
+    failed = np.count_nonzero((events["pool"] == found.pool) & (events["kind"] == Kind.OOM)) - 1
+    options = trace.origin.pools[found.pool].options
+    return RequestsUntilFailure(events[asked], options, found.bytes_limit, int(failed))
 
 
 # ------------------------------------------------------------------------------
@@ -298,8 +375,13 @@ _SHAPE: Final = frozenset({"pool_bytes", "regions", "free_bytes", "largest_free_
 _SPLIT: Final = frozenset({Verdict.FRAGMENTATION, Verdict.REGIONS, Verdict.REFUSED})
 
 
-def advice_for(found: Diagnosis, trace: Trace | None) -> Iterator[Advice]:
-    """Every advice that fits, the one that changes least first; `trace`: of the request, to try a setting in it."""
+def advice_for(
+    found: Diagnosis, trace: Trace, *, tries: bool = True, searches: bool = True
+) -> Iterator[Advice]:
+    """Every advice that fits, the one that changes least first.
+
+    `tries`: settings are tried on the requests of the trace; `searches`: so is a larger limit.
+    """
     if found.verdict is not Verdict.NO_FAILURE:
         given = []
         for rule in _RULES:
@@ -309,22 +391,57 @@ def advice_for(found: Diagnosis, trace: Trace | None) -> Iterator[Advice]:
             advice = rule(found) if found.unknown.isdisjoint(needed) else None
             if advice is not None:
                 given.append(advice)
-        yield from _tried_advice(given, trace, found)
+        asked = requests_until_failure(trace, found) if tries or searches else None
+        yield from _tried_advice(given, asked if tries else None)
+        yield from _system_memory_advice(found, trace)
+        if found.unknown.isdisjoint({"pool_bytes"}):
+            yield from _larger_limit_advice(found, asked if searches else None)
     yield from missing_information(found)
 
 
-def _tried_advice(given: list[Advice], trace: Trace | None, found: Diagnosis) -> Iterator[Advice]:
+def _tried_advice(given: list[Advice], asked: RequestsUntilFailure | None) -> Iterator[Advice]:
     """The advice without the settings under which a request still fails; those that serve all say so."""
-    changes = [_advised_options(each) for each in given]
-    asked = requests_until_failure(trace, found) if trace is not None and any(changes) else None
-    for each, changed in zip(given, changes, strict=True):
+    for each in given:
+        changed = _advised_options(each)
         helps = asked.succeed_with(**changed) if asked is not None and changed else None
         if asked is not None and helps:
-            count = f"{len(asked.events):,} requests and frees of this heap up to the failed one"
-            text = f"{each.text} Tried: with it, all {count} succeed."
+            text = f"{each.text} Tried: with it, all {asked.told} succeed."
             yield replace(each, text=text, numbers={**each.numbers, "tried": len(asked.events)})
         elif helps is None:
             yield each
+
+
+def _is_refused_by_system(found: Diagnosis) -> bool:
+    return found.verdict is Verdict.REFUSED and found.settings.is_on_host
+
+
+_MEMORY_LIMITS: Final = {
+    ADDRESS_SPACE: "{} of addresses (ulimit -v)",
+    CONTAINER: "{} of the container",
+    MACHINE: "{} of the machine, which other processes use too",
+}
+"""What limits the memory of a process on the host, in words with a place for the size."""
+
+
+def _system_memory_advice(found: Diagnosis, trace: Trace) -> Iterator[Advice]:
+    """Advice where the operating system refused memory below the heap's own limit."""
+    if not _is_refused_by_system(found):
+        return
+    limits = memory_limits(trace.origin.details)
+    if limits:
+        known = "; ".join(_MEMORY_LIMITS[name].format(format_bytes(size)) for name, size in limits.items())
+        what = f"The process may have: {known}. Raise the one that is reached"
+    else:
+        what = (
+            "Look at ulimit -v, at the limit of the container, and at what other processes leave of the machine's "
+            "memory (free -h), and raise the one that is reached"
+        )
+    yield Advice(
+        AdviceKind.SYSTEM_MEMORY,
+        "The operating system granted no more memory. The limit of the heap is not the reason, and a larger one does "
+        f"not help: it leaves {format_bytes(found.room or 0)}. {what}, or let the program hold less.",
+        {"room": found.room or 0, "pool": found.pool_bytes, **limits},
+    )
 
 
 def _advised_options(advice: Advice) -> dict[str, Any]:
@@ -357,7 +474,8 @@ def _growing_holder_advice(found: Diagnosis) -> Advice | None:
     return Advice(
         AdviceKind.GROWING_HOLDER,
         f"Free what {cut(grown.names[0])} keeps, if it is not meant to stay: {growing_text(grown)}. "
-        "While it goes on, a larger limit only delays the failure.",
+        f"While it goes on, {'more memory' if found.verdict is Verdict.REFUSED else 'a larger limit'} only delays the "
+        "failure.",
         {
             "holders": grown.growing,
             "bytes": grown.grown_bytes,
@@ -371,14 +489,18 @@ def _free_pins_advice(found: Diagnosis) -> Advice | None:
     if not found.runs or not 0 < found.runs[0].bytes_in_use < found.rounded:
         return None  # to free as much as is asked is no advice
     run = found.runs[0]
-    what = "the chunk in use" if run.chunks_in_use == 1 else f"the {run.chunks_in_use:,} chunks in use"
+    if found.event is not None and all(_is_of_same_call(pin, found.label, found.event) for pin in run.pins):
+        return None
+    is_one = run.chunks_in_use == 1
+    what = "the chunk in use" if is_one else f"the {run.chunks_in_use:,} chunks in use"
     names = sorted({pin.label for pin in run.pins if pin.label})
     named = f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""
     return Advice(
         AdviceKind.FREE_PINS,
         f"Free {what}{named} in the place at {run.address:#x}, {format_bytes(run.bytes_in_use)} in all, before this "
-        f"request: one free chunk of {format_bytes(run.size)} results. No other place needs fewer bytes freed. If they "
-        "live long, allocate them before the large chunks that come and go.",
+        f"request: one free chunk of {format_bytes(run.size)} results. No other place needs fewer bytes freed. If "
+        f"{'it lives long, allocate it' if is_one else 'they live long, allocate them'} before the large chunks that "
+        "come and go.",
         {
             "address": run.address,
             "chunks": run.chunks_in_use,
@@ -386,6 +508,17 @@ def _free_pins_advice(found: Diagnosis) -> Advice | None:
             "free_chunk": run.size,
         },
     )
+
+
+def _is_of_same_call(pin: Pin, label: str, event: int) -> bool:
+    """Whether a pin is a temporary of the call that failed, as in `x + 1`: its program cannot free it before."""
+    is_new = pin.age is not None and pin.age <= _EVENTS_OF_CALL
+    is_freed = pin.freed is not None and pin.freed <= event + _EVENTS_OF_CALL
+    return pin.label == label and is_new and is_freed
+
+
+_EVENTS_OF_CALL: Final = 4
+"""Events between two allocations of one call, with the split of a chunk, a new region, and a merge."""
 
 
 def _region_release_advice(found: Diagnosis) -> Advice | None:
@@ -443,6 +576,8 @@ def _growth_off_advice(found: Diagnosis) -> Advice | None:
     how = words_of(settings).one_region
     grows = settings.allow_growth if settings.allow_growth is not None else found.regions.count > 1
     if not how or not grows or limit is None or found.regions.count < 2 or not _is_split_for_advice(found):
+        return None
+    if _is_refused_by_system(found):  # it grants no larger region, either
         return None
     free = limit - found.bytes_in_use
     return Advice(
@@ -511,42 +646,81 @@ def _split_fraction_advice(found: Diagnosis) -> Advice | None:
     )
 
 
-def _larger_limit_advice(found: Diagnosis) -> Advice | None:
+def _larger_limit_advice(found: Diagnosis, asked: RequestsUntilFailure | None) -> Iterator[Advice]:
+    """Advice on the smallest limit that a replay finds to serve all requests; else an estimate of it."""
     limit, words, total = found.bytes_limit, words_of(found.settings), found.recorded.device_total
     if limit is None or found.verdict in {Verdict.REFUSED, Verdict.UNKNOWN}:
-        return None
-    is_xla = found.settings.family in {Family.JAX, Family.REACTANT}
-    # XLA took the pool as one region at the start: it never grows by another.
-    is_one_region = is_xla and found.regions.count == 1 and found.pool_bytes == limit
-    at_end = found.largest_free_chunk if is_one_region and found.hole.after is None else 0
-    needed = found.pool_bytes + found.rounded - at_end
-    if found.limit_asked and not is_one_region and found.deciding_limit is not None:
-        needed = found.deciding_limit
+        return
+    if found.gaps or not words.limit + words.share:
+        return
+    is_in_mib = "{mib}" in words.limit
+    tried = None if asked is None else asked.smallest_limit(MiB if is_in_mib else tensorflow.UNIT)
+    needed, gain = _estimated_limit(found, limit) if tried is None else (tried, "")
     most = total
-    if total is None and is_xla:  # if the present limit is the default of JAX
+    if total is None and found.settings.family in _XLA:  # if the present limit is the default of JAX
         most = int(limit / xla.DEFAULT_FRACTION)
     if most is not None and needed > most:
-        return None
-    if found.gaps or not words.limit + words.share:
-        return None
+        return
     how = words.limit.format(size=needed, mib=ceil(needed / MiB))
     if words.share and not total:
         how = f"{words.share.format(share='...')}, {needed / limit:.2f} times as large"
     elif words.share and total:
         how = words.share.format(share=f"{min(1, ceil(100 * needed / total) / 100):.2f}")
-    gain, elsewhere = (
-        "the pool could have grown by one region that holds this request",
-        "regions may have other sizes",
+    numbers = {"needed": needed, "limit": limit, "more": needed - limit}
+    more = f"{_rounded_up(needed - limit)} more than now"
+    how = f": {how}" if how else ""
+    if asked is None or tried is None:
+        about = "" if found.limit_asked else "about "
+        text = f"With a limit of {about}{_rounded_up(needed)}, {more}, {gain}{how}. {_estimate_words(found, asked)}"
+    else:
+        numbers["tried"] = len(asked.events)
+        text = (
+            f"With a limit of {_rounded_up(needed)}, {more}, a replay serves all {asked.told}{how}. A later request "
+            f"may need more.{_earlier_failures_words(asked)}"
+        )
+    yield Advice(AdviceKind.LARGER_LIMIT, text, numbers)
+
+
+def _earlier_failures_words(asked: RequestsUntilFailure) -> str:
+    """That requests which failed earlier are not served in a replay, and what that may change."""
+    if not asked.failed_before:
+        return ""
+    return (
+        f" Left out: {counted(asked.failed_before, 'request')} that failed before. Under that limit some may succeed; "
+        "then the program may go on otherwise and need more. `bfcviz fit FILE` serves them, too."
     )
-    if is_one_region:
+
+
+_XLA: Final = frozenset({Family.JAX, Family.REACTANT})
+
+
+def _estimated_limit(found: Diagnosis, limit: int) -> tuple[int, str]:
+    """A limit that would have left room for the request at its moment; and for what, as words."""
+    # XLA took the pool as one region at the start: it never grows by another.
+    if found.settings.family in _XLA and found.regions.count == 1 and found.pool_bytes == limit:
+        at_end = found.largest_free_chunk if found.hole.after is None else 0
         gain = "the region that the pool took at the start would have been large enough for this request"
-        elsewhere = "chunks may lie elsewhere"
-    return Advice(
-        AdviceKind.LARGER_LIMIT,
-        f"With a limit of {_rounded_up(needed)}, {_rounded_up(needed - limit)} more than now, {gain}"
-        f"{f': {how}' if how else ''}. That is what this request lacked: under another limit earlier {elsewhere}, and "
-        "a later request may need more.",
-        {"needed": needed, "limit": limit, "more": needed - limit},
+        return found.pool_bytes + found.rounded - at_end, gain
+    gain = "the pool could have grown by one region that holds this request"
+    if found.limit_asked and found.deciding_limit is not None:
+        return found.deciding_limit, gain
+    released = max(found.pool_bytes - found.releasable, found.bytes_in_use) + found.rounded
+    return (found.pool_bytes + found.rounded, gain) if released <= limit else (released, gain)
+
+
+def _estimate_words(found: Diagnosis, asked: RequestsUntilFailure | None) -> str:
+    """That an advised limit is an estimate, and how to know it better, where the file has the requests."""
+    if found.limit_asked:
+        return "A later request may need more."
+    text = (
+        "That is an estimate from this moment: under another limit the requests before it may lie elsewhere and need "
+        "more, or less."
+    )
+    if found.is_state_only:
+        return text
+    why = "" if asked is None else f" The {asked.told} are too many to try here, or do not fail in a replay."
+    return (
+        f"{text}{why} `bfcviz fit FILE` serves the requests of the file again and finds the smallest limit."
     )
 
 
@@ -602,7 +776,7 @@ def _other_users_advice(found: Diagnosis) -> Advice | None:
 
 def _largest_holder_advice(found: Diagnosis) -> Advice | None:
     """Advice where to begin if too little is free: at the holder that alone has more than what is missing."""
-    missing, most = found.rounded - found.free_bytes, found.largest_holder
+    missing, most = found.missing, found.largest_holder
     if found.event is None or found.verdict is not Verdict.CAPACITY or most is None or most.bytes < missing:
         return None
     recompute = words_of(found.settings).recompute
@@ -657,7 +831,6 @@ _RULES: Final[tuple[Callable[[Diagnosis], Advice | None], ...]] = (
     _model_variable_advice,
     batch_advice,
     _largest_holder_advice,
-    _larger_limit_advice,
 )
 _OF_DEVICE: Final = frozenset({_taken_at_start_advice, _other_users_advice})
 """Rules that tell who else holds the device."""
@@ -666,6 +839,5 @@ _OF_POOL: Final = _OF_DEVICE | {
     _growing_holder_advice,
     _whole_array_advice,
     _model_variable_advice,
-    _larger_limit_advice,
 }
 """Rules that use the bytes of the pool, and not its chunks."""

@@ -29,6 +29,9 @@ from bfcviz.model.model import Model
 RUNS: Final = 3
 """Runs of a diagnosis."""
 
+_LIMITS_SEARCHED: Final = 10
+"""Failures of a trace for which a limit is searched, about 0.3 s each at most."""
+
 
 def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it already
     trace: Trace,
@@ -39,6 +42,7 @@ def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it al
     recorded: RecordedFailure | None = None,
     models: dict[int, Model] | None = None,
     tries: bool = True,
+    searches: bool = True,
 ) -> Diagnosis:
     """Diagnose one failure of a trace, that of an OOM event: why the request failed.
 
@@ -51,6 +55,7 @@ def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it al
         models: models of other heaps of this trace by their index, to use and to add to: for the account of the device.
         tries: search the events up to the failure for what grows with every step, and try the settings of an advice on
             the requests, where the trace has them all.
+        searches: search the limit under which these requests are served.
 
     Raises:
         TraceError: the event is not an OOM, or the trace does not have it.
@@ -74,7 +79,7 @@ def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it al
             others = {} if models is None else models
             others[there.pool] = there
             found = replace(found, account=account_of_failure(trace, recorded, there.pool, others))
-        return judged_diagnosis(there, found, runs, tries=tries)
+        return judged_diagnosis(there, found, runs, tries=tries, searches=searches)
 
 
 def all_failures(
@@ -84,20 +89,34 @@ def all_failures(
     models: dict[int, Model] = {}
     tried: set[int] = set()  # to serve all requests again for each of many failures would take minutes
     recorded = recorded_failures_by_event(trace)
-    found = []
+    found: list[Diagnosis] = []
     for step in failed_steps(trace, pool)[:most]:
         number = int(trace.read(step - 1, step)["pool"][0])
         model = models.get(number) or models.setdefault(number, Model(trace, number))
         model.seek(step - 1)  # so that the next one is a short move
         known = recorded.get(step - 1, RecordedFailure(step - 1))
         tries = number not in tried
-        found.append(diagnose(trace, step - 1, model, runs=runs, recorded=known, models=models, tries=tries))
+        searches = len(found) < _LIMITS_SEARCHED
+        found.append(
+            diagnose(
+                trace,
+                step - 1,
+                model,
+                runs=runs,
+                recorded=known,
+                models=models,
+                tries=tries,
+                searches=searches,
+            )
+        )
         tried.add(number)
     return found
 
 
-def judged_diagnosis(model: Model, found: Diagnosis, runs: int, *, tries: bool = True) -> Diagnosis:
-    """A diagnosis of a failure with verdict, runs and advice; `tries`: growth is searched and settings are tried."""
+def judged_diagnosis(
+    model: Model, found: Diagnosis, runs: int, *, tries: bool = True, searches: bool = True
+) -> Diagnosis:
+    """A diagnosis of a failure with verdict, runs and advice; `tries`, `searches`: as of `diagnose`."""
     found = replace(found, verdict=diagnosed_verdict(found))
     if runs == 0:
         return found
@@ -108,7 +127,7 @@ def judged_diagnosis(model: Model, found: Diagnosis, runs: int, *, tries: bool =
         found = replace(found, growing=growth_until(model, found.event, still_held=True))
     from bfcviz.analysis.diagnosis_advice import advice_for  # noqa: PLC0415  with the tables of all messages: `info` needs none
 
-    return replace(found, advice=tuple(advice_for(found, model.trace if tries else None)))
+    return replace(found, advice=tuple(advice_for(found, model.trace, tries=tries, searches=searches)))
 
 
 # ------------------------------------------------------------------------------
@@ -126,6 +145,7 @@ _WORDS: Final[Mapping[Any, str]] = {
     AdviceKind.SPLIT_SIZE: AdviceWord.MAX_SPLIT,
     AdviceKind.LARGER_LIMIT: AdviceWord.RAISE_LIMIT,
     AdviceKind.OTHER_USERS: AdviceWord.OTHER_PROCESSES,
+    AdviceKind.SYSTEM_MEMORY: AdviceWord.SYSTEM_MEMORY,
     AdviceKind.BATCH_SIZE: AdviceWord.SMALLER_REQUEST,
     AdviceKind.FEED_IN_PARTS: AdviceWord.SMALLER_REQUEST,
     AdviceKind.OPTIMIZER_STATE: AdviceWord.OPTIMIZER,
@@ -155,10 +175,16 @@ def cause_for_json(found: Diagnosis) -> str:
     if found.verdict is Verdict.ABOVE_LIMIT:
         is_set = found.settings.family is Family.TORCH and limit is not None
         return StatedCause.CAP_BY_SETTING if is_set else StatedCause.REQUEST_EXCEEDS_LIMIT
-    if found.verdict is Verdict.REFUSED:
-        is_free = recorded.device_free is not None and recorded.device_free >= found.rounded
-        return StatedCause.DRIVER_REFUSED if is_free else StatedCause.OTHER_PROCESS
-    return _CAUSES[found.verdict]
+    return _cause_of_refusal(found) if found.verdict is Verdict.REFUSED else _CAUSES[found.verdict]
+
+
+def _cause_of_refusal(found: Diagnosis) -> str:
+    """The cause for the JSON of a diagnosis where memory below the limit was refused."""
+    if found.settings.is_on_host:
+        return StatedCause.HOST_MEMORY
+    free = found.recorded.device_free
+    is_free = free is not None and free >= found.rounded
+    return StatedCause.DRIVER_REFUSED if is_free else StatedCause.OTHER_PROCESS
 
 
 _HEAP_FACTS: Final = {

@@ -8,6 +8,7 @@ from bfcviz.events.origin import Origin
 from bfcviz.formats import cupy, rmm, tensorflow
 from bfcviz.formats.torch import DEFAULTS as TORCH_DEFAULTS
 from bfcviz.formats.torch import SMALL, SMALL_SEGMENT, Rules
+from bfcviz.frameworks import FRAMEWORKS
 
 
 class Family(StrEnum):
@@ -49,6 +50,7 @@ class HeapSettings:
         fragmentation_fraction: share of the limit at which waste is split off; 0: at 128 MiB.
         torch: the rules of PyTorch's allocator; its defaults where the file has no settings.
         host_limit: what limits a heap of TensorFlow in the host's memory; "" for other heaps.
+        is_on_host: whether its memory is known to be that of the host, not of a device.
     """
 
     family: Family
@@ -59,6 +61,7 @@ class HeapSettings:
     fragmentation_fraction: float | None = None
     torch: Rules = TORCH_DEFAULTS
     host_limit: str = ""
+    is_on_host: bool = False
 
     def rounded(self, requested: int) -> int:
         """By the settings of a heap, the bytes that a chunk for this request needs."""
@@ -91,6 +94,7 @@ def heap_settings_of(origin: Origin, pool: int) -> HeapSettings:
     name = options.get("allocator_name", origin.pools[pool].name)
     family = _allocator_family(origin, pool)
     framework, version = origin.details.get("framework"), origin.details.get("framework_version")
+    host_limit = tensorflow.HOST_LIMITS.get(str(name), "") if family is Family.TENSORFLOW else ""
     return HeapSettings(
         family=family,
         framework=framework if isinstance(framework, str) else "",
@@ -99,8 +103,14 @@ def heap_settings_of(origin: Origin, pool: int) -> HeapSettings:
         garbage_collection=_flag_setting(options.get("garbage_collection")),
         fragmentation_fraction=_number_setting(options.get("fragmentation_fraction")),
         torch=Rules.of(options),
-        host_limit=tensorflow.HOST_LIMITS.get(str(name), "") if family is Family.TENSORFLOW else "",
+        host_limit=host_limit,
+        is_on_host=bool(host_limit) or (family is Family.OWN and _is_of_host(origin.pools[pool].name)),
     )
+
+
+def _is_of_host(name: str) -> bool:
+    """Whether a heap with this name is of a framework whose memory is that of the host."""
+    return name in FRAMEWORKS and FRAMEWORKS[name].memory == "host"
 
 
 def _allocator_family(origin: Origin, pool: int) -> Family:

@@ -197,13 +197,15 @@ def asked_device(arguments: argparse.Namespace) -> tuple[int | None, int | None]
     return int(fraction * device), device
 
 
-def asked_requests(arguments: argparse.Namespace, *, keep_failed: bool = False) -> "RequestStream":
+def asked_requests(
+    arguments: argparse.Namespace, *, keep_failed: bool = False, needs_frees: bool = True
+) -> "RequestStream":
     """The requests of the file that the arguments name; `keep_failed`: those that failed are not left out here.
 
     Raises:
         FileError: the file cannot be read.
         TraceError: the file has no such allocator.
-        InvalidRequest: it has nothing to compare: no allocations, or no frees.
+        InvalidRequest: it has nothing to compare: no allocations, or no frees where they are needed.
     """
     from bfcviz.cli.progress_bar import open_with_progress  # noqa: PLC0415
     from bfcviz.whatif.requests import stream_of  # noqa: PLC0415
@@ -213,7 +215,7 @@ def asked_requests(arguments: argparse.Namespace, *, keep_failed: bool = False) 
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
         stream = stream_of(trace, pool)
     left_out = arguments.without_failed and not keep_failed
-    return searchable(stream.without_failed() if left_out else stream)
+    return searchable(stream.without_failed() if left_out else stream, needs_frees=needs_frees)
 
 
 # ------------------------------------------------------------------------------

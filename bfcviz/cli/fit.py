@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int | None:
     device = replay_limit(arguments.device, "--device")
     for note in filter(None, map(read_as, (arguments.granule, arguments.at_most, arguments.device))):
         say(note, file=sys.stderr)
-    stream = asked_requests(arguments)
+    stream = asked_requests(arguments, needs_frees=False)
     rules = None if given else own_or_bfc_rules(stream)
     policy = on_device(given[0] if rules is None else rules.policy, device)
     at_most = device if at_most is None else at_most

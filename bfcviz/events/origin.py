@@ -252,6 +252,30 @@ def process_peak(details: Mapping[str, object]) -> int | None:
     return value if _is_origin_count(value) and isinstance(value, int) else None
 
 
+MEMORY_LIMITS: Final = "memory_limits"
+"""The detail with what limits the host memory that the recorded process may have: bytes by name."""
+
+ADDRESS_SPACE: Final = "address_space"
+"""Of these limits: that of `ulimit -v`."""
+
+CONTAINER: Final = "container"
+"""Of these limits: that of the control groups."""
+
+MACHINE: Final = "machine"
+"""Of these limits: the memory of the machine."""
+
+
+def memory_limits(details: Mapping[str, object]) -> dict[str, int]:
+    """By an origin's details, what limits the host memory of the recorded process, in bytes by name; {}: unknown."""
+    found = details.get(MEMORY_LIMITS)
+    if not isinstance(found, dict):
+        return {}
+    known = {name: found.get(name) for name in (ADDRESS_SPACE, CONTAINER, MACHINE)}
+    return {
+        name: value for name, value in known.items() if isinstance(value, int) and _is_origin_count(value)
+    }
+
+
 def _origin_pool_entries(details: Mapping[str, object], name: str, pools: int) -> list[dict[str, object]]:
     """The list in an origin's details with one object per pool; empty if missing."""
     entries = details.get(name, [])

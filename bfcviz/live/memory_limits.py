@@ -1,6 +1,7 @@
 """How much memory the heaps of a framework take: a limit, a fraction, or what is free on the GPU or this machine."""
 
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Self
@@ -8,6 +9,7 @@ from typing import Final, NamedTuple, Self
 from bfcviz.allocator import heap_memory
 from bfcviz.allocator.cuda import Memory
 from bfcviz.errors import InvalidRequest, LiveError
+from bfcviz.events.origin import ADDRESS_SPACE, CONTAINER, MACHINE
 from bfcviz.formats.tensorflow import min_system_memory
 from bfcviz.units import MiB, format_bytes, parse_bytes
 
@@ -42,6 +44,17 @@ def default_limit() -> int:
     available = available_memory()
     limit = max(available - total_memory() // 8, available // 2)
     return max(limit // (64 * MiB) * 64 * MiB, 64 * MiB)
+
+
+def process_limits() -> dict[str, int]:
+    """What limits the host memory of this process, in bytes, by the names of `bfcviz.events.origin`."""
+    addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
+    groups = [limit for limit, _ in _group_limits()]
+    return {
+        **({} if addresses == resource.RLIM_INFINITY else {ADDRESS_SPACE: addresses}),
+        **({CONTAINER: min(groups)} if groups else {}),
+        MACHINE: _installed_memory(),
+    }
 
 
 def _installed_memory() -> int:

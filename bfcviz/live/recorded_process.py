@@ -22,11 +22,11 @@ from bfcviz.allocator import cuda_driver
 from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.label_table import without_surrogates
 from bfcviz.events.memory_samples import SAMPLE_EVERY_S, add_device_sample, peak_of_process
-from bfcviz.events.origin import KEEP_BYTES, PROCESS_PEAK
+from bfcviz.events.origin import KEEP_BYTES, MEMORY_LIMITS, PROCESS_PEAK
 from bfcviz.events.storage.folder import claim_subfolder, remove_files
 from bfcviz.events.storage.recording import Recording
 from bfcviz.frameworks import WatchRequest, resolve, way_of
-from bfcviz.live import heap_provider
+from bfcviz.live import heap_provider, memory_limits
 from bfcviz.live.heap_provider import HeapProvider
 from bfcviz.live.numpy import get_handler
 from bfcviz.live.process_names import is_launcher, name_of_process, rank_of_process
@@ -236,6 +236,8 @@ def _begin_process_recording(order: Order, request: WatchRequest) -> ProcessReco
         details["command"] = without_secrets([without_surrogates(word) for word in sys.orig_argv])
     if (keep := order.get(KEEP_BYTES)) is not None:
         details[KEEP_BYTES] = keep
+    if frameworks.is_on_host(request):
+        details[MEMORY_LIMITS] = memory_limits.process_limits()
     details["started_ns"] = time.time_ns()
     pools = [heap_provider.provider_pool(request)]
     recording = begin_recording(Path(order["folder"]), lambda place: Recording(place, pools, details=details))

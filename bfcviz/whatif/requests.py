@@ -86,6 +86,7 @@ class RequestStream:
         regions: of `REGION_ROW`, in order; those before the first step of the trace are missing.
         notes: what is missing or assumed, as sentences.
         left_out: how many requests that failed in the trace are not among these.
+        has_history: whether the trace has the requests in their order, and not only the chunks of moments.
     """
 
     rows: NDArray[np.void]
@@ -97,6 +98,7 @@ class RequestStream:
     regions: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, REGION_ROW), repr=False)
     notes: tuple[str, ...] = ()
     left_out: int = 0
+    has_history: bool = True
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -211,6 +213,7 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
             *_request_stream_notes(origin, pool, rows, len(carried), unknown),
             *filter(None, [of_failure, _request_stream_end_note(trace, rows)]),
         ),
+        has_history=not holds_only_states(origin.details),
     )
 
 

@@ -331,15 +331,16 @@ def expected_steps(bad: int, good: int) -> int:
     return max(abs(good - bad) - 1, 0).bit_length()
 
 
-def searchable(stream: RequestStream) -> RequestStream:
+def searchable(stream: RequestStream, *, needs_frees: bool = True) -> RequestStream:
     """The same stream, if the trials of a search can find anything about it.
 
     Raises:
-        InvalidRequest: no search can say anything about it: it allocates nothing, or frees nothing.
+        InvalidRequest: no search can say anything about it: it allocates nothing; or it frees nothing where that is
+            needed, or because it has no history.
     """
     if not stream.allocations:
         raise InvalidRequest(f"{stream.source or 'the trace'} has no allocation: there is nothing to serve")
-    if not ((stream.rows["kind"] == FREE) & ~are_failed(stream.rows)).any():
+    if (needs_frees or not stream.has_history) and frees_nothing(stream):
         total = format_bytes(int(stream.live_bytes.max()))
         raise InvalidRequest(
             f"none of the {stream.allocations:,} allocations of {stream.source or 'the trace'} is freed: under any "
@@ -347,3 +348,8 @@ def searchable(stream: RequestStream) -> RequestStream:
             "trace with frees (`bfcviz record`). `bfcviz why` says why a request failed, and what would have helped"
         )
     return stream
+
+
+def frees_nothing(stream: RequestStream) -> bool:
+    """Whether a stream frees no block but those of requests that failed in the trace."""
+    return not ((stream.rows["kind"] == FREE) & ~are_failed(stream.rows)).any()

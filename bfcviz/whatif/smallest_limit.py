@@ -31,6 +31,7 @@ from bfcviz.whatif.search import (
     bisect_trials,
     effort_text,
     expected_steps,
+    frees_nothing,
     searchable,
     trial_cache,
     trial_failure_text,
@@ -121,12 +122,12 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
         cache: of results; or a folder for one on disk. None: the shared one in memory.
 
     Raises:
-        InvalidRequest: there is no such policy, heap or limit; the trace allocates or frees nothing; or the policy
+        InvalidRequest: there is no such policy, heap or limit; the trace allocates nothing; or the policy
             cannot serve it under `at_most`.
         BfcvizError: `source` is none of these, or cannot be read.
     """
     given = None if policy is None else policy_of(policy)  # before the file is read, which may take long
-    stream = searchable(stream_of(source, pool))
+    stream = searchable(stream_of(source, pool), needs_frees=False)
     chosen = given or own_or_bfc_rules(stream).policy
     step, most = replay_limit(granule, "granule"), replay_limit(at_most, "at_most")
     if step is None:
@@ -228,7 +229,7 @@ class LimitSearch:
             seconds=seconds,
             tried=tuple(self.tried.values()),
             complete=complete,
-            notes=self.stream.notes,
+            notes=(*self.stream.notes, *_only_allocations_notes(self.stream)),
             granule=self.granule,
         )
 
@@ -262,6 +263,16 @@ class LimitSearch:
             f"{trial.failed_at:,} of {format_bytes(int(row['size']))} fails, with {format_bytes(trial.peak_in_use)} in "
             "use at most before; give a larger limit, or other options"
         )
+
+
+def _only_allocations_notes(stream: RequestStream) -> list[str]:
+    """What a limit means for a stream that frees nothing."""
+    if not frees_nothing(stream):
+        return []
+    count = f"{stream.allocations:,} allocations"
+    return [
+        f"no chunk is freed before the trace ends: a job that goes on needs at least as much as its {count}"
+    ]
 
 
 def limit_lines(found: SmallestLimit) -> list[str]:

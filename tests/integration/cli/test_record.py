@@ -1,6 +1,7 @@
 """`bfcviz record` with real programs: they run unchanged, are recorded, and a summary is printed."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -10,19 +11,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 from integration.cli.forked import LIMIT_S, forked
-from processes import COMPILED
+from processes import COMPILED, needs_compiled
 from shared import ROOT
 
+from bfcviz.analysis.diagnosis import Verdict
+from bfcviz.analysis.failures import diagnosis_json
 from bfcviz.cli.info import info, info_lines
 from bfcviz.cli.record import prepare_folder
 from bfcviz.errors import FileError
-from bfcviz.events.origin import Status, process_peak
+from bfcviz.events.origin import Status, memory_limits, process_peak
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.files import EARLIER
 from bfcviz.events.storage.folder import recordings_in
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model import Model
+from bfcviz.public_functions import why
 from bfcviz.units import KiB, MiB, format_bytes
 
 TRAIN = """
@@ -94,6 +98,29 @@ def test_a_script_runs_unchanged_and_is_recorded(train, tmp_path):
     assert format_bytes(peak) in said[1]
     assert info(trace)["process_peak_bytes"] == peak
     assert format_bytes(peak) in "\n".join(info_lines(trace.origin, info(trace)))
+
+
+@needs_compiled
+def test_what_the_operating_system_refuses_is_not_blamed_on_the_limit(tmp_path):
+    """The process may have 2 GiB of addresses, and the heap more."""
+    path = tmp_path / "hog.py"
+    path.write_text("import numpy as np\nkept = [np.ones(1 << 24, np.uint8) for _ in range(1000)]\n")
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_AS, (2 << 30, resource.RLIM_INFINITY))
+
+    words = ("--limit", "8GiB", "--", sys.executable, path)
+    done = recording_process(*words, folder=tmp_path / "run.bfc", preexec_fn=limited)
+    assert done.returncode == 1
+    trace = Trace.open(tmp_path / "run.bfc")
+    assert memory_limits(trace.origin.details)["address_space"] == 2 << 30
+    found = why(trace)
+    assert found.verdict is Verdict.REFUSED
+    kinds = {each.kind: each for each in found.advice}
+    assert "larger_limit" not in kinds
+    assert "ulimit -v" in kinds["system_memory"].text
+    assert kinds["system_memory"].numbers["address_space"] == 2 << 30
+    assert diagnosis_json(found)["verdict"] == "host_memory"
 
 
 def test_secrets_of_the_command_are_masked_and_it_can_be_left_out(train, tmp_path):

@@ -4,15 +4,26 @@ from dataclasses import replace
 
 import pytest
 from heaps import new_heap
+from processes import sized
 from shared import SHARED, needs_shared
 from unit.analysis.built import MIB, state
 
 import bfcviz
-from bfcviz.analysis.diagnosis import Verdict, failure_headline, failure_lines, verdict_sentence
+from bfcviz.allocator.bfc_allocator import BFCAllocator
+from bfcviz.allocator.interface import AllocatorOptions
+from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
+from bfcviz.analysis.diagnosis import (
+    Verdict,
+    failure_headline,
+    failure_lines,
+    free_words,
+    verdict_sentence,
+)
 from bfcviz.analysis.diagnosis_advice import WORDS, requests_until_failure
-from bfcviz.analysis.failures import all_failures, diagnose
+from bfcviz.analysis.failures import all_failures, cause_for_json, diagnose
 from bfcviz.analysis.heap_settings import Family, heap_settings_of
 from bfcviz.analysis.would_fit import would_fit
+from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.model.trace_from_source import trace_of
 
@@ -65,6 +76,34 @@ def test_to_free_as_much_as_is_asked_is_no_advice():
     assert "free_pins" not in advice([[8, -2]], 5, 10)
     found = advice([[100, -0.25]], 4, 100.25, tensor="float [64,16384]")
     assert "at most 96 %" in found["batch_size"].text  # 100.25 / 104
+
+
+@pytest.mark.parametrize(("label", "later"), [("add", 0), ("add", 9), ("scalar", 0)])
+def test_a_temporary_of_the_call_that_failed_is_not_to_be_freed_before_it(label, later):
+    """As in `x + 1`, whose scalar takes the place of 256 B in the only region that is large enough."""
+    heap = new_heap(96 * MIB, allow_growth=True, exact_growth=True)
+    heap.allocate(32 * MIB, label="x")
+    heap.free(heap.allocate(64 * MIB, label="y"))
+    scalar = heap.allocate(1, label=label)
+    assert heap.try_allocate(64 * MIB, label="add") is None
+    for _ in range(later):
+        heap.free(heap.allocate(MIB, label="handler"))
+    heap.free(scalar)
+    trace = trace_of(heap)
+    (failed,) = all_failures(trace)
+    assert failed.runs[0].bytes_in_use == 256
+    assert (label == "add" and not later) is ("free_pins" not in {str(each.kind) for each in failed.advice})
+
+
+def test_a_size_that_is_printed_as_the_request_shows_the_difference():
+    heap = new_heap(96 * MIB, allow_growth=True, exact_growth=True)
+    heap.allocate(32 * MIB)
+    heap.free(heap.allocate(64 * MIB))
+    heap.allocate(1)
+    assert heap.try_allocate(64 * MIB) is None
+    (failed,) = all_failures(trace_of(heap))
+    for text in ("\n".join(failure_lines(failed)), failure_headline(failed), free_words(failed)):
+        assert "64.0 MiB (-256 B)" in text
 
 
 def test_region_release_where_it_would_have_been_enough():
@@ -192,6 +231,25 @@ def test_a_setting_is_not_tried_where_requests_are_missing():
     assert "tried" not in advice(GROWN, 5, 13)["growth_off"].numbers
 
 
+@pytest.mark.parametrize(("name", "is_on_host"), [("numpy", True), ("GPU_0_bfc", False)])
+def test_what_the_system_refuses_on_the_host_is_said_without_its_limits_too(name, is_on_host):
+    source, log = SimulatedSubAllocator(capacity=8 * MIB), EventLog(1 << 16)
+    heap = BFCAllocator(source, 64 * MIB, AllocatorOptions(allow_growth=True), log=log, name=name)
+    held = [heap.allocate(int(size * MIB)) for size in (1, 3)]
+    heap.free(held[0])
+    assert heap.try_allocate(8 * MIB) is None
+    trace = trace_of(heap)
+    found = diagnose(trace, len(trace) - 1)
+    assert found.verdict is Verdict.REFUSED
+    kinds = {str(each.kind): each for each in found.advice}
+    assert ("system_memory" in kinds) is is_on_host
+    assert "larger_limit" not in kinds
+    assert (cause_for_json(found) == "host_memory") is is_on_host
+    if is_on_host:
+        assert "ulimit -v" in kinds["system_memory"].text
+        assert "growth_off" not in kinds
+
+
 def test_what_is_on_is_not_advised():
     options = {"expandable_segments": True, "max_split_size": 64 * MIB, "garbage_collection_threshold": 0.8}
     found = advice([[-32, 1, -32], [-16]], 40, 81, framework="torch", options=options)
@@ -257,6 +315,118 @@ def test_a_larger_limit_is_never_printed_smaller_than_it_must_be():
     assert 18 * MIB < found.numbers["needed"] < 18.05 * MIB
     assert "18.1 MiB" in found.text
     assert "18.0 MiB" not in found.text
+
+
+def one_large_after_many_small(heap):
+    """Small ones that stay, and an empty region that can be given back."""
+    held = [heap.allocate(2 * MIB) for _ in range(30)]
+    heap.free(heap.allocate(MIB))
+    for address in held[:4]:
+        heap.free(address)
+    return heap.try_allocate(100 * MIB)
+
+
+def one_large_in_an_empty_heap(heap):
+    for address in [heap.allocate(2 * MIB) for _ in range(30)]:
+        heap.free(address)
+    return heap.try_allocate(200 * MIB)
+
+
+def every_second_is_free(heap):
+    held = [heap.allocate(2 * MIB) for _ in range(40)]
+    for address in held[::2]:
+        heap.free(address)
+    return heap.try_allocate(16 * MIB)
+
+
+def temporaries_beside_a_large_one(heap):
+    heap.allocate(20 * MIB)
+    heap.allocate(64 * MIB)
+    heap.free(heap.allocate(1))
+    return heap.try_allocate(64 * MIB)
+
+
+def one_large_after_steps(count):
+    def ask(heap):
+        heap.allocate(2 * MIB)
+        for _ in range(count):
+            heap.free(heap.allocate(MIB))
+        return heap.try_allocate(100 * MIB)
+
+    return ask
+
+
+PROGRAMS = [
+    (one_large_after_many_small, 150),
+    (one_large_in_an_empty_heap, 150),
+    (every_second_is_free, 90),
+    (temporaries_beside_a_large_one, 100),
+]
+GROWS = {"allow_growth": True, "exact_growth": True, "garbage_collection": True}
+
+
+def larger_limit(heap, ask):
+    """The advice on the limit where a heap failed to serve these requests, and the trace."""
+    assert ask(heap) is None
+    trace = trace_of(heap)
+    found = diagnose(trace, len(trace) - 1).advice
+    return next(each for each in found if each.kind == "larger_limit"), trace
+
+
+@pytest.mark.parametrize(("ask", "limit"), PROGRAMS)
+def test_the_limit_that_is_advised_is_the_smallest_that_serves(ask, limit):
+    advised, trace = larger_limit(new_heap(limit * MIB, **GROWS), ask)
+    needed = advised.numbers["needed"]
+    assert advised.numbers["tried"]
+    assert ask(new_heap(needed, **GROWS)) is not None
+    assert ask(new_heap(needed - 256, **GROWS)) is None
+    assert bfcviz.smallest_limit(trace).limit_bytes == needed
+
+
+def test_what_is_missing_in_a_heap_that_gives_regions_back_is_what_its_limit_lacks():
+    """62 MiB in small regions stay; an empty one of 64 MiB makes room for 88 MiB of 150."""
+    heap = new_heap(150 * MIB, **GROWS)
+    held = [heap.allocate(2 * MIB, label="stays") for _ in range(30)]
+    heap.free(heap.allocate(3 * MIB))
+    (failed,) = all_failures(trace_of(heap)) if heap.try_allocate(100 * MIB) is None else (None,)
+    kinds = {str(each.kind): each.numbers for each in failed.advice}
+    assert len(held) * 2 * MIB < failed.pool_bytes - failed.releasable == 62 * MIB
+    assert failed.missing == kinds["largest_holder"]["missing"] == kinds["larger_limit"]["more"] == 12 * MIB
+
+
+@pytest.mark.parametrize(("count", "is_tried"), [(sized(30_000, 700), True), (sized(80_000, 2000), False)])
+def test_a_limit_is_searched_in_larger_steps_in_a_long_trace_and_not_at_all_in_a_very_long_one(
+    count, is_tried
+):
+    log = EventLog(1 << 19)
+    ask = one_large_after_steps(count)
+    advised, _ = larger_limit(new_heap(50 * MIB, log=log, **GROWS), ask)
+    needed = advised.numbers["needed"]
+    assert ("tried" in advised.numbers) is is_tried
+    assert ("bfcviz fit FILE" in advised.text) is not is_tried
+    assert 102 * MIB <= needed < (102.5 if is_tried else 105) * MIB
+    assert one_large_after_steps(1)(new_heap(needed, **GROWS)) is not None
+
+
+def test_the_limit_of_each_failure_is_the_same_alone_and_among_all():
+    heap = new_heap(80 * MIB, **GROWS)
+    heap.allocate(20 * MIB)
+    assert heap.try_allocate(64 * MIB) is None
+    heap.allocate(32 * MIB)
+    assert heap.try_allocate(32 * MIB) is None
+    trace = trace_of(heap)
+    for found in all_failures(trace):
+        (among,) = [each for each in found.advice if each.kind == "larger_limit"]
+        (alone,) = [each for each in diagnose(trace, found.event).advice if each.kind == "larger_limit"]
+        assert among == alone
+        assert alone.numbers["needed"] == 96 * MIB  # in regions of 32 and 64 MiB
+        assert alone.numbers["tried"]
+
+
+def test_an_estimate_counts_the_regions_that_are_given_back():
+    kept = {"framework": "tensorflow", "options": {"garbage_collection": True}}
+    assert advice([[4, -1], [-6]], 12, 12, **kept)["larger_limit"].numbers["needed"] == 17 * MIB
+    assert advice([[4, -1], [-6]], 12, 12)["larger_limit"].numbers["needed"] == 23 * MIB
 
 
 def test_other_users_of_the_device():

@@ -3,10 +3,12 @@
 import json
 
 import pytest
+from heaps import MIB, new_heap
 from shared import short_file
 
 import bfcviz
 from bfcviz.cli import main, progress_bar
+from bfcviz.model.trace_from_source import trace_of
 from bfcviz.whatif.policy_replay import replay
 
 
@@ -79,6 +81,21 @@ def test_what_is_wrong_is_one_line(file, words, named, capsys):
 def test_a_file_without_frees_says_what_it_has(sample, capsys):
     assert main(["fit", str(bfcviz.sample(sample))]) == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_job_that_dies_before_its_first_free_is_served(tmp_path, capsys):
+    """The second request of 64 MiB fails under 100 MiB; the regions that grow are of 32, 64 and 64 MiB."""
+    heap = new_heap(100 * MIB, allow_growth=True, exact_growth=True)
+    assert heap.allocate(20 * MIB)
+    assert heap.allocate(64 * MIB)
+    assert heap.try_allocate(64 * MIB) is None
+    file = str(trace_of(heap).save(tmp_path / "died.parquet"))
+    assert main(["fit", file, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["limit_bytes"] == 160 * MIB
+    assert found["lower_bound_bytes"] == 148 * MIB
+    assert any("is freed" in note for note in found["notes"])
+    assert main(["plan", file]) == 1  # with nothing freed there is nothing to place otherwise
 
 
 def test_a_terminal_shows_the_progress_and_nothing_remains(file, monkeypatch, capsys):

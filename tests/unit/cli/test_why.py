@@ -1,17 +1,21 @@
 """`bfcviz why`: its object, and the same as text."""
 
+import html
 import io
 import json
 import sys
 from pathlib import Path
 
 import pytest
+from heaps import new_heap
 from unit.analysis.built import BASE, MIB, state
 
 import bfcviz
 from bfcviz.analysis.diagnosis import Verdict
 from bfcviz.cli import main
 from bfcviz.cli.info import info
+from bfcviz.exporters.report import advice, report_of
+from bfcviz.model.trace_from_source import trace_of
 
 
 @pytest.fixture
@@ -178,6 +182,26 @@ def test_a_message_in_a_file_from_standard_input_and_as_it_is(tmp_path, capsys, 
     lines = capsys.readouterr().out.splitlines()
     assert "2.00 GiB: capacity" in lines[0]
     assert any(line.strip().startswith("To do: ") for line in lines[:4])
+
+
+def test_all_views_of_a_failure_advise_the_same(tmp_path, capsys):
+    heap = new_heap(150 * MIB, allow_growth=True, garbage_collection=True)
+    for _ in range(30):
+        heap.allocate(2 * MIB, label="stays")
+    heap.free(heap.allocate(MIB))
+    assert heap.try_allocate(100 * MIB, label="last") is None
+    trace = trace_of(heap)
+    file = trace.save(tmp_path / "failed.parquet")
+    (found,) = answers(capsys, file)
+    assert {each["own_kind"] for each in found["advice"]} >= {"larger_limit"}
+    texts = [each["text"] for each in found["advice"]]
+    assert [each.text for each in bfcviz.why(file).advice] == texts == advice(report_of(trace))
+    assert main(["why", str(file)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert all(text in printed for text in texts)
+    assert main(["report", str(file), "-o", str(tmp_path / "failed.html")]) == 0
+    page = " ".join((tmp_path / "failed.html").read_text().split())
+    assert all(html.escape(text) in page for text in texts)
 
 
 def test_the_same_in_python(tmp_path):

@@ -1,5 +1,6 @@
 """How much memory there is for a heap: of the machine, and within control groups."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,14 @@ def test_without_groups_the_machine_is_what_counts(machine):
     assert memory_limits.available_memory() == 20 * GIB
     assert memory_limits.default_limit() == 17 * GIB
     assert memory_limits.reserve() == 768 * MIB
+
+
+def test_what_limits_the_process_is_named(machine):
+    addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
+    known = {} if addresses == resource.RLIM_INFINITY else {"address_space": addresses}
+    assert memory_limits.process_limits() == {**known, "machine": 24 * GIB}
+    group(machine / "pod", max=8 * GIB, current=3 * GIB)
+    assert memory_limits.process_limits() == {**known, "container": 8 * GIB, "machine": 24 * GIB}
 
 
 def test_the_smallest_limit_of_the_groups_above_counts(machine):
