@@ -241,6 +241,8 @@ def test_the_rank_that_failed_first_leads(tmp_path):
     (shared,) = found.failures
     assert (shared.ranks, shared.count) == (("rank 1", "rank 0"), 2)
     assert any("rank 1 failed first" in line for line in found.failure_lines)
+    assert found.first_to_fail[:2] == ("rank 1", "rank 0")
+    assert found.to_json()["first_to_fail"]["times_from"] == "recording"
 
 
 def test_a_file_that_is_cut_is_not_compared_with_whole_ones():
