@@ -302,6 +302,7 @@ def largest_batch(  # noqa: PLR0913  the question, and how to search
     batch: int | None = None,
     labels: str | Sequence[str] | None = None,
     pool: int | str | None = None,
+    with_failed: bool = True,
     control: SearchControl | None = None,
     cache: TrialCache | str | os.PathLike[str] | None = None,
 ) -> LargestBatch:
@@ -315,6 +316,7 @@ def largest_batch(  # noqa: PLR0913  the question, and how to search
         labels: names or patterns of the blocks that grow; None: see `scaled_requests`.
         pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
             the first.
+        with_failed: whether requests that failed in the trace are served, too; see `RequestStream.without_failed`.
         control: progress and stop.
         cache: of results; or a folder for one on disk. None: the shared one in memory.
 
@@ -323,7 +325,7 @@ def largest_batch(  # noqa: PLR0913  the question, and how to search
             grow fail.
         BfcvizError: `source` is none of these, or cannot be read.
     """
-    chosen, stream = policy_of(policy), searchable(stream_of(source, pool))
+    chosen, stream = policy_of(policy), searchable(stream_of(source, pool, with_failed=with_failed))
     num_bytes = stream.limit if limit is None else replay_limit(limit)
     if num_bytes is None:
         raise InvalidRequest(
