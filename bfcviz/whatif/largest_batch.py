@@ -432,7 +432,10 @@ def batch_lines(found: LargestBatch) -> list[str]:
         failure = trial_failure_text(
             found.fails_at_request, found.fails_at_event, found.failed_size, found.failed_label
         )
-        lines.append(f"with {found.next_factor:.4g} times the recorded batch {failure}")
+        next_batch = f"{found.next_factor:.2f} times the recorded batch"
+        if found.batch is not None:
+            next_batch = f"a batch of {round(found.next_factor * found.batch):,}"
+        lines.append(f"with {next_batch} {failure}")
     lines.append(f"assumption: the same requests in the same order; {printable(found.assumption)}")
     lines += uncompared([found.policy])
     lines.append(effort_text(found.replays, found.seconds))

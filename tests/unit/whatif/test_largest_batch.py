@@ -34,6 +34,19 @@ def test_factors_have_two_decimals():
     assert (found.factor, found.next_factor, found.largest) == (1.75, 1.76, None)
 
 
+@pytest.mark.parametrize("batch", [None, 7])
+def test_the_text_tells_the_two_neighbours_apart(batch):
+    found = largest_batch_of("462MiB", batch=batch)
+    last, following = (
+        (f"{found.factor:.2f} times", f"{found.next_factor:.2f} times")
+        if batch is None
+        else ("a batch of 791 ", "a batch of 792 ")
+    )
+    assert last != following
+    serves, fails, *_ = str(found).splitlines()
+    assert (last in serves, following in fails) == (True, True)
+
+
 def test_a_batch_that_does_not_fit_shrinks():
     found = largest_batch_of("13MiB", batch=8)
     assert (found.largest, found.factor, found.next_factor) == (6, 0.75, 7 / 8)
