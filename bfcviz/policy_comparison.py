@@ -825,11 +825,13 @@ def compare_policies(  # noqa: PLR0913  the question, and what is assumed
         call_cost_us: microseconds that a call to the driver is assumed to take.
 
     Raises:
-        InvalidRequest: there is no such policy, option, limit or heap. A policy that cannot serve the requests under
-            this limit is a row with a message.
+        InvalidRequest: there is no such policy, option, limit, heap or time. A policy that cannot serve the requests
+            under this limit is a row with a message.
         BfcvizError: `source` is none of these, or cannot be read.
     """
     num_bytes, device_bytes = replay_limit(limit), replay_limit(device, "device")
+    if not 0 <= call_cost_us < float("inf"):
+        raise InvalidRequest(f"call_cost_us={call_cost_us!r} is no time; give microseconds, from 0 on")
     given = source if isinstance(source, RequestStream) else trace_from(source)
     stream = stream_of(given, pool, with_failed=with_failed)
     if policies is None:

@@ -6,7 +6,7 @@ larger factor that was tried fails, too.
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -99,7 +99,7 @@ def scaled_requests(stream: RequestStream, labels: str | Sequence[str] | None = 
     """
     made = stream.rows["kind"] == ALLOCATE
     if labels is not None:
-        return _batch_requests_by_label(stream, made, [labels] if isinstance(labels, str) else labels)
+        return _batch_requests_by_label(stream, made, _named_labels(labels))
     steps = _step_marks(stream)
     freed_at = _freed_at(stream)
     at = np.arange(len(stream))
@@ -126,6 +126,20 @@ def scaled_requests(stream: RequestStream, labels: str | Sequence[str] | None = 
     if not grows.any():
         raise InvalidRequest(f"no block grows with the batch: {assumption}; name the labels that do")
     return ScaledRequests(stream, grows, assumption)
+
+
+def _named_labels(labels: str | Sequence[str]) -> list[str]:
+    """The names or patterns of the blocks that grow.
+
+    Raises:
+        InvalidRequest: there is none, or one is no text.
+    """
+    found = list(labels) if isinstance(labels, Iterable) and not isinstance(labels, str) else [labels]
+    if not found or not all(isinstance(each, str) for each in found):
+        raise InvalidRequest(
+            f"labels={labels!r} names no block that grows; give names or patterns such as '*conv*', or leave it out"
+        )
+    return found
 
 
 def _freed_at(stream: RequestStream) -> NDArray[np.intp]:
@@ -331,9 +345,11 @@ def largest_batch(  # noqa: PLR0913  the question, and how to search
         raise InvalidRequest(
             "the trace does not say which memory limit it had; give one, such as limit='12GiB'"
         )
-    if batch is not None and batch < 1:
+    if batch is not None and (
+        not isinstance(batch, int | np.integer) or isinstance(batch, bool) or batch < 1
+    ):
         raise InvalidRequest(
-            f"the batch is {batch}; give the number of samples that the trace was recorded with"
+            f"batch={batch!r} is no size of a batch; give the number of samples that the trace was recorded with"
         )
     runner = TrialRunner(trial_cache(cache), control or SearchControl())
     search = _BatchSearch(scaled_requests(stream, labels), chosen, num_bytes, batch, runner)

@@ -19,7 +19,7 @@ from pathlib import Path
 from secrets import token_hex
 from threading import Event
 from time import monotonic
-from typing import TYPE_CHECKING, Final, SupportsIndex
+from typing import TYPE_CHECKING, Final
 
 from bfcviz.errors import FileError, InvalidRequest
 from bfcviz.events.label_table import without_surrogates
@@ -422,7 +422,7 @@ def _sweep_points(
             raise InvalidRequest(
                 f"two policies have the name and options {policy_key(policy)}; give one of them another name"
             )
-    sizes = [limits] if limits is None or isinstance(limits, str | SupportsIndex) else list(limits)
+    sizes = list(limits) if isinstance(limits, Iterable) and not isinstance(limits, str) else [limits]
     tried = list(dict.fromkeys(SweepLimit.of(each) for each in sizes))
     asked = product(sources, chosen.values(), tried)
     return [

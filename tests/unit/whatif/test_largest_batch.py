@@ -65,7 +65,13 @@ def test_labels_choose_what_grows():
 
 
 @pytest.mark.parametrize(
-    ("limit", "options"), [("9MiB", {}), ("1GiB", {"batch": 0}), ("1GiB", {"labels": ["x"]})]
+    ("limit", "options"),
+    [
+        ("9MiB", {}),
+        (True, {}),
+        *(("1GiB", {"batch": each}) for each in (0, 1.5, "8", True)),
+        *(("1GiB", {"labels": each}) for each in (["x"], [], 5, ["weights", 5])),
+    ],
 )
 def test_no_batch_of_this_can_be_searched(limit, options):
     with pytest.raises(InvalidRequest):

@@ -96,7 +96,14 @@ def test_every_policy_of_the_table_has_a_point(name):
 
 @pytest.mark.parametrize(
     "arguments",
-    [("worst_fit", "1MiB"), ("bfc:growth=true", "1MiB"), ("bfc", "much"), ("bfc", "many%")],
+    [
+        ("worst_fit", "1MiB"),
+        ("bfc:growth=true", "1MiB"),
+        ("bfc", "much"),
+        ("bfc", "many%"),
+        ("bfc", 1.5),
+        ("bfc", True),
+    ],
 )
 def test_a_wrong_name_or_limit_is_told_at_once(arguments):
     with pytest.raises(InvalidRequest):
