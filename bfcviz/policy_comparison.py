@@ -806,6 +806,7 @@ def compare_policies(  # noqa: PLR0913  the question, and what is assumed
     limit: int | str | None = None,
     *,
     pool: int | str | None = None,
+    with_failed: bool = True,
     device: int | str | None = None,
     call_cost_us: float = CALL_COST_US,
 ) -> PolicyComparison:
@@ -818,17 +819,21 @@ def compare_policies(  # noqa: PLR0913  the question, and what is assumed
         limit: memory limit, in bytes or as text such as `"64MiB"`; None: none.
         pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
             the first. A `RequestStream` has one only.
+        with_failed: whether requests that failed in the trace are served, too; see `RequestStream.without_failed`.
         device: memory of the device, of which the limit is a share, as with `set_per_process_memory_fraction`; None:
             the limit is that of the device.
         call_cost_us: microseconds that a call to the driver is assumed to take.
 
     Raises:
-        InvalidRequest: there is no such policy, option, limit or heap. A policy that cannot serve the requests under
-            this limit is a row with a message.
+        InvalidRequest: there is no such policy, option, limit, heap or time. A policy that cannot serve the requests
+            under this limit is a row with a message.
         BfcvizError: `source` is none of these, or cannot be read.
     """
     num_bytes, device_bytes = replay_limit(limit), replay_limit(device, "device")
-    stream = stream_of(source if isinstance(source, RequestStream) else trace_from(source), pool)
+    if not 0 <= call_cost_us < float("inf"):
+        raise InvalidRequest(f"call_cost_us={call_cost_us!r} is no time; give microseconds, from 0 on")
+    given = source if isinstance(source, RequestStream) else trace_from(source)
+    stream = stream_of(given, pool, with_failed=with_failed)
     if policies is None:
         chosen: Iterable[str | Policy | OwnRules] = usual_policies(stream, num_bytes)
     elif isinstance(policies, str) or not isinstance(policies, Iterable):

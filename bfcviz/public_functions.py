@@ -248,11 +248,12 @@ def open_all(
             must see the same paths; None: two threads.
 
     Returns:
-        The ranks; `print` it for the report. A file that cannot be read is a rank with a `problem`. Given as a source,
-        as for `explain`, it stands for the worst rank.
+        The ranks; `print` it for the report. A file that does not exist or cannot be read is a rank with a `problem`.
+        Given as a source, as for `explain`, it stands for the worst rank.
 
     Raises:
-        FileError: there is no such file, or a folder has too many.
+        FileError: a path is empty, or a folder has too many files.
+        TraceError: no file has such a step.
         ValueError: `by` is no grouping, or `step` no step.
     """
     if not sources:
@@ -261,9 +262,23 @@ def open_all(
     if found is not None:
         return found
     path = str(sources[0]) if is_url(sources[0]) else Path(sources[0])
-    return rank_set(
-        [_rank_of_opened_file(RankPlace(path, Path(path).name), by=by, step=step)], str(path), open_trace, by
-    )
+    rank = _rank_of_opened_file(RankPlace(path, Path(path).name), by=by, step=step)
+    return _with_step(rank_set([rank], str(path), open_trace, by), step)
+
+
+def _with_step(ranks: RankSet, step: int | str | None) -> RankSet:
+    """The same ranks, if any trace of them has the step that was asked for.
+
+    Raises:
+        TraceError: none has.
+    """
+    without = [rank for rank in ranks.ranks if rank.problem and rank.format]
+    if without and not any(rank.has_heap for rank in ranks.known):
+        raise TraceError(
+            f"step={step} was given, and no trace of {ranks.source} has this step: {without[0].name} "
+            f"{without[0].problem}"
+        )
+    return ranks
 
 
 @_unrecorded_while_explaining()
@@ -292,7 +307,8 @@ def open_several(
                 progress(len(ranks), len(files.places))
     name = os.fspath(sources[0]) if len(sources) == 1 else f"{len(sources):,} files"
     left_out = len(files.places) - len(ranks)
-    return replace(rank_set(ranks, name, open_trace, by), left_out=left_out, others=files.others)
+    found = replace(rank_set(ranks, name, open_trace, by), left_out=left_out, others=files.others)
+    return _with_step(found, step)
 
 
 _FILES_AT_ONCE: Final = 2
@@ -311,13 +327,18 @@ def _rank_of_opened_file(
         stated = stated_answer_of(place.file) if told is None else StatedAnswer.of(*told)
         if stated is not None:
             return rank_of_text(stated, place)
-        return rank_of(open_trace(place.file), place, by, step)
+        trace = open_trace(place.file)
+        if not isinstance(step, int) or trace.first <= step <= len(trace):
+            return rank_of(trace, place, by, step)
+        problem = f"has the steps {trace.first:,} to {len(trace):,}, and not {step:,}"
+        found = Rank(place, problem, str(trace.origin.format))
     except NoMessage:  # the log of a rank that tells of no failure
-        return replace(rank_of_text(StatedAnswer((), ()), place), last_line=last_line(Path(place.file)))
+        found = replace(rank_of_text(StatedAnswer((), ()), place), last_line=last_line(Path(place.file)))
     except FileError as error:
-        return Rank(place, problem=error.cause.removesuffix(f"; {READABLE}"))
+        found = Rank(place, problem=error.cause.removesuffix(f"; {READABLE}"))
     except BfcvizError as error:
-        return Rank(place, problem=str(error))
+        found = Rank(place, problem=str(error))
+    return found
 
 
 @_unrecorded_while_explaining()

@@ -3,6 +3,7 @@
 import operator
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, SupportsIndex
 
 KiB = 1 << 10
@@ -53,10 +54,10 @@ def parse_bytes(size: str | SupportsIndex, name: str = "size") -> int:
         TypeError: `size` is neither text nor an integer.
     """
     if not isinstance(size, str):
-        try:
-            return operator.index(size)
-        except TypeError:
-            raise TypeError(f"{name}={size!r} is not a size in bytes; {_FORMS}") from None
+        if not isinstance(size, bool):  # an index, too, but True is no byte
+            with suppress(TypeError):
+                return operator.index(size)
+        raise TypeError(f"{name}={size!r} is not a size in bytes; {_FORMS}")
     match = _SIZE.fullmatch(size)
     if match is None:
         raise ValueError(f"{name}={size!r} is not a size in bytes; {_FORMS}")

@@ -111,7 +111,7 @@ class Rank:
         free, largest_free: at `step`.
         step: the state before the first failed request, else at the peak; or the step asked for.
         failures: causes of failed requests; the first failed first.
-        failed: how many requests failed.
+        failed: how many requests failed; a consequence of another rank is none.
         ended: whether the file was written to its end; a killed process leaves a truncated one.
         in_use: bytes in use at `step`.
         holders: name -> bytes in use at `step`, the largest first; those with less than 0.1 % of them are left out.
@@ -218,6 +218,8 @@ class Rank:
             "step": self.step,
             "failed_requests": self.failed,
             "failure": self.failures[0].headline if self.failures else None,
+            "is_consequence": bool(self.failures) and not self.has_failed,
+            "log_ends_with": self.last_line or None,
         }
 
 
@@ -306,7 +308,9 @@ def rank_of_text(answer: StatedAnswer, place: RankPlace) -> Rank:
         pool=None if pool is None else pool.total,
         free=None if pool is None else pool.cached,
         failures=_by_cause(failures),
-        failed=sum(each.stated.count for each in answer.failures),
+        failed=sum(
+            each.stated.count for each in answer.failures if each.judgement.cause != StatedCause.CONSEQUENCE
+        ),
         in_use=0 if pool is None else pool.in_use or 0,
         has_heap=False,
     )
@@ -451,6 +455,23 @@ class SharedFailure:
     requested: tuple[int, int]
     count: int
     rank: Rank
+
+
+class FirstToFail(NamedTuple):
+    """Which rank of a job failed first, and the next one.
+
+    Attributes:
+        rank: name of the first.
+        next: name of the next one.
+        seconds: how long before it.
+        times_from: of what the times are: `recording`, `log`: each line of a failure has its own; or
+            `line_before`: that of the last line before it that has one, in some logs.
+    """
+
+    rank: str
+    next: str
+    seconds: float
+    times_from: str
 
 
 @dataclass(frozen=True)
@@ -687,44 +708,43 @@ class RankSet:
         lines = [_shared_failure_line(each) for each in self.failures[:_MOST_FAILURES]]
         if len(self.failures) > _MOST_FAILURES:
             lines.append(f"{counted(len(self.failures) - _MOST_FAILURES, 'more failure')}")
-        lines += self._first_to_fail()
+        if self.first_to_fail is not None:
+            lines.append(_first_to_fail_line(self.first_to_fail))
         silent = [rank for rank in self.known if not rank.failures and not rank.has_heap]
-        if silent and not any(rank.has_failed or rank.has_heap for rank in self.known):
-            lines += [
-                f"{rank.name}: no message that bfcviz knows; its log "
-                + (
-                    f"ends with: {shortened_name(rank.last_line, 2 * _LONGEST)}"
-                    if rank.last_line
-                    else "is empty"
-                )
-                for rank in silent[:_MOST_FAILURES]
-            ]
-            if len(silent) > _MOST_FAILURES:
-                lines.append(
-                    f"{counted(len(silent) - _MOST_FAILURES, 'more log')} without a message that bfcviz knows"
-                )
-            lines.append("Look at the end of these logs first, and in dmesg of their machines")
+        if not silent or any(rank.has_heap for rank in self.known):
+            return lines
+        if any(rank.has_failed for rank in self.known):
+            names = listed([rank.name for rank in silent])
+            ends = f"; {_log_end_text(silent[0])}" if len(silent) == 1 else ""
+            return [*lines, f"{names}: no message that bfcviz knows{ends}"]
+        lines += [
+            f"{rank.name}: no message that bfcviz knows; {_log_end_text(rank)}"
+            for rank in silent[:_MOST_FAILURES]
+        ]
+        if len(silent) > _MOST_FAILURES:
+            lines.append(
+                f"{counted(len(silent) - _MOST_FAILURES, 'more log')} without a message that bfcviz knows"
+            )
+        lines.append("Look at the end of these logs first, and in dmesg of their machines")
         return lines
 
-    def _first_to_fail(self) -> list[str]:
-        """Which rank failed first: by recordings, else where all logs have a time of one kind."""
+    @cached_property
+    def first_to_fail(self) -> FirstToFail | None:
+        """Which rank failed first: by recordings, else where all logs have a time of one kind; None: not known."""
         times = [(rank.failed_ns, rank.name) for rank in self.known if rank.failed_ns is not None]
-        how = ""
+        times_from = "recording"
         if not times:
             failed = [rank for rank in self.known if rank.has_failed]
             logged = [(rank.logged, rank.name) for rank in failed if rank.logged is not None]
             times = [(time.ns, name) for time, name in logged]
             if len(logged) < len(failed) or len({ns < _YEARS_OF_NONE for ns, _ in times}) > 1:
-                return []
-            if not all(time.is_own for time, _ in logged):
-                how = ", by the last time before it in each log"
+                return None
+            times_from = "log" if all(time.is_own for time, _ in logged) else "line_before"
         times.sort()
         if len(times) < 2 or times[0][0] == times[1][0]:
-            return []
+            return None
         (first, name), (second, later) = times[:2]
-        gap = (second - first) / 1e9
-        seconds = f"{gap:.3g}" if gap < 1000 else f"{gap:,.0f}"  # 1e+04 is no number of seconds for people
-        return [f"{name} failed first, {seconds} s before {later}{how}"]
+        return FirstToFail(name, later, (second - first) / 1e9, times_from)
 
     @property
     def difference_lines(self) -> list[str]:
@@ -838,13 +858,18 @@ class RankSet:
             rank.to_json() | ({"holders": dict(rank.holders), "bytes_in_use": rank.in_use} if holders else {})
             for rank in self.ranks
         ]
+        first = self.first_to_fail
         return {
             "source": self.source,
+            "ranks_that_failed": sum(rank.has_failed for rank in self.known),
+            "ranks_that_lacked_memory": sum(rank.lacked_memory for rank in self.known),
+            "first_to_fail": None if first is None else first._asdict(),
             "ranks": ranks,
             **({"holders": [each._asdict() for each in self.holders]} if holders else {}),
             "shared_failures": [
                 {
                     "verdict": each.failure.verdict,
+                    "is_consequence": each.failure.verdict == StatedCause.CONSEQUENCE,
                     "label": each.failure.what,
                     "requested_bytes": list(each.requested),
                     "headline": each.failure.headline,
@@ -893,6 +918,19 @@ def _shared_failure_line(found: SharedFailure) -> str:
         return f"{listed(found.ranks)}: waited too long for another rank, or lost the connection to it: a consequence"
     name = f", in {shortened_name(found.failure.what, _LONGEST)}" if found.failure.what else ""
     return f"{listed(found.ranks)}{several}: {found.failure.headline}{name}"
+
+
+def _first_to_fail_line(found: FirstToFail) -> str:
+    # 1e+04 is no number of seconds for people.
+    seconds = f"{found.seconds:.3g}" if found.seconds < 1000 else f"{found.seconds:,.0f}"
+    how = ", by the last time before it in each log" if found.times_from == "line_before" else ""
+    return f"{found.rank} failed first, {seconds} s before {found.next}{how}"
+
+
+def _log_end_text(rank: Rank) -> str:
+    if not rank.last_line:
+        return "its log is empty"
+    return f"its log ends with: {shortened_name(rank.last_line, 2 * _LONGEST)}"
 
 
 def _rank_spread_line(found: RankSpread) -> str:

@@ -146,6 +146,11 @@ def add_request_arguments(parser: argparse.ArgumentParser, *, with_failed: bool 
         help="the allocator: its name, or its number in the file, from 0 (default: the one with a failed request, else "
         "the first)",
     )
+    add_failed_arguments(parser, with_failed=with_failed)
+
+
+def add_failed_arguments(parser: argparse.ArgumentParser, *, with_failed: bool) -> None:
+    """Add `--without-failed` and `--with-failed`; `with_failed` is the default: failed requests are served, too."""
     served, left_out = (" (the default)", "") if with_failed else ("", " (the default)")
     parser.add_argument(
         "--without-failed",

@@ -2,12 +2,14 @@
 
 import argparse
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bfcviz.cli.arguments import add_request_arguments, asked_requests, writable
 from bfcviz.cli.command import INTERRUPTED
 from bfcviz.cli.progress_bar import search_control
+from bfcviz.errors import InvalidRequest
 from bfcviz.events.storage.files import replacing
 from bfcviz.extras import needed
 from bfcviz.terminal import json_text, say
@@ -53,14 +55,12 @@ def run(arguments: argparse.Namespace) -> int | None:
         out = writable(out, arguments.file, [".parquet"], force=arguments.force)
     stream = searchable(asked_requests(arguments))
     plan, complete = _best_plan_found(stream, arguments.seconds)
-    own = own_or_bfc_rules(stream)
-    # The peak of the job's own rules without a limit; None: they are not known.
-    reserved = own.policy.serve(stream).peak_reserved if own.role else None
+    reserved = _reserved_by_job(stream)
     if out is not None:
         with replacing(out, overwrite=True) as made:
             parquet.write_table(plan_table(plan, stream), made)
     if arguments.json:
-        print(json_text(plan_json(plan, reserved, complete=complete)))
+        print(json_text(plan_json(plan, stream, reserved, complete=complete)))
     else:
         say(*plan_lines(plan, stream, reserved))
         if out is not None:
@@ -68,30 +68,62 @@ def run(arguments: argparse.Namespace) -> int | None:
     return None if complete else INTERRUPTED
 
 
-def plan_lines(plan: PackingPlan, stream: RequestStream, reserved: int | None) -> list[str]:
+class Reserved(NamedTuple):
+    """What the job's own allocator reserves, simulated.
+
+    Attributes:
+        num_bytes: at its peak.
+        limit: under which it was simulated, in bytes; None: none, for the trace has none, or the job fails under it.
+    """
+
+    num_bytes: int
+    limit: int | None
+
+
+def _reserved_by_job(stream: RequestStream) -> Reserved | None:
+    """What the rules of the job reserve under its limit, at which they return cached memory; None: not known."""
+    own = own_or_bfc_rules(stream)
+    if not own.role:
+        return None
+    for limit in dict.fromkeys((stream.limit, None)):
+        with suppress(InvalidRequest):  # rules that take their whole limit at once need one
+            found = own.policy.serve(stream, limit)
+            if found.fits:
+                return Reserved(found.peak_reserved, limit)
+    return None
+
+
+def plan_lines(plan: PackingPlan, stream: RequestStream, reserved: Reserved | None) -> list[str]:
     """What `bfcviz plan` prints: the height of the plan, how far it is from the least, and what it saves."""
     least = "no plan needs less"
     if plan.height > plan.least:
         least = f"within {100 * plan.excess:.1f} % of the least that is proven, {format_bytes(plan.least)}"
     lines = [f"one region of {format_bytes(plan.height)} has a place for each allocation: {least}"]
     if reserved is not None:
-        saved = reserved - plan.height
+        saved = reserved.num_bytes - plan.height
+        under = f" under {format_bytes(reserved.limit)}" if reserved.limit is not None else " without a limit"
         lines.append(
-            f"the job's own allocator, simulated, reserves {format_bytes(reserved)}: "
+            f"the job's own allocator, simulated, reserves {format_bytes(reserved.num_bytes)}{under}: "
             + (f"the plan saves {format_bytes(saved)}" if saved > 0 else "the plan saves nothing")
         )
     return [*lines, *stream.notes]
 
 
-def plan_json(plan: PackingPlan, reserved: int | None, *, complete: bool) -> dict[str, Any]:
+def plan_json(
+    plan: PackingPlan, stream: RequestStream, reserved: Reserved | None, *, complete: bool
+) -> dict[str, Any]:
     """What `bfcviz plan` prints as one object; sizes in bytes, null for what is not known."""
     return {
         "plan_bytes": plan.height,
         "least_bytes": plan.least,
         "found_by": plan.order,
-        "reserved_bytes": reserved,
+        "reserved_bytes": None if reserved is None else reserved.num_bytes,
+        "reserved_under_limit_bytes": None if reserved is None else reserved.limit,
+        "saved_bytes": None if reserved is None else max(reserved.num_bytes - plan.height, 0),
         "allocations": int((plan.lifetimes.size > 0).sum()),
+        "failed_requests_left_out": stream.left_out,
         "complete": complete,
+        "notes": list(stream.notes),
     }
 
 

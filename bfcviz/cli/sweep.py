@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bfcviz.cli.arguments import writable
+from bfcviz.cli.arguments import add_failed_arguments, writable
 from bfcviz.cli.command import DONE, FAILED, INTERRUPTED
 from bfcviz.cli.progress_bar import search_control
 from bfcviz.errors import InvalidRequest
@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pool", metavar="NAME", help="the allocator in each file (default: as `bfcviz whatif`)"
     )
+    add_failed_arguments(parser, with_failed=True)
     parser.add_argument(
         "--stop-at-failure", action="store_true", help="end each replay after its first request that fails"
     )
@@ -97,6 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
             client=arguments.scheduler,
             processes=arguments.processes,
             pool=arguments.pool,
+            with_failed=not arguments.without_failed,
             stop_at_failure=arguments.stop_at_failure,
             results=out,
             resume=arguments.resume,

@@ -152,7 +152,7 @@ def action_lines(found: PolicyComparison, file: str) -> list[str]:
             least, name = outcome.peak_reserved, each.name
     if not name:
         return ["", "# the other settings of this allocator:", f"bfcviz tune {file}"]
-    line = setting_line(policy_of(name), comparison.stream.family)
+    line = setting_line(policy_of(name), comparison.stream.family, comparison.own.policy)
     now = f"fits, in {format_bytes(least)}"
     if own.outcome.fits:
         now = f"{format_bytes(least)} instead of {format_bytes(own.outcome.peak_reserved)}"

@@ -54,7 +54,7 @@ def rank_files(sources: Sequence[Source]) -> RankFiles | None:
             the names decide what is read.
 
     Raises:
-        FileError: a path is empty, a folder has too many files, or one of several paths does not exist.
+        FileError: a path is empty, or a folder has too many files.
     """
     found: dict[Path | str, None] = {}
     stated: dict[Path | str, StatedFailures] = {}

@@ -221,6 +221,7 @@ def best_options(  # noqa: PLR0913  the question, and how to search
     options: Mapping[str, Iterable[Any]] | Iterable[str] | None = None,
     goal: str = "reserved",
     pool: int | str | None = None,
+    with_failed: bool = True,
     control: SearchControl | None = None,
     cache: TrialCache | str | os.PathLike[str] | None = None,
 ) -> BestOptions:
@@ -234,6 +235,7 @@ def best_options(  # noqa: PLR0913  the question, and how to search
         goal: what to make small: a name of `GOALS`, or `smallest_limit`, which takes about 20 times as long.
         pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
             the first.
+        with_failed: whether requests that failed in the trace are served, too; see `RequestStream.without_failed`.
         control: progress and stop.
         cache: of results; or a folder for one on disk. None: the shared one in memory.
 
@@ -249,7 +251,7 @@ def best_options(  # noqa: PLR0913  the question, and how to search
         for name, choices in option_values(fixed.name, options).items()
         if name not in fixed.options
     }
-    stream = searchable(stream_of(source, pool))
+    stream = searchable(stream_of(source, pool, with_failed=with_failed))
     num_bytes = stream.limit if limit is None else replay_limit(limit)
     runner = TrialRunner(trial_cache(cache), control or SearchControl())
     search = _OptionSearch(stream, fixed.name, fixed.options, num_bytes, goal, runner)

@@ -6,7 +6,7 @@ larger factor that was tried fails, too.
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from bfcviz.answers import Answer
 from bfcviz.errors import InvalidRequest
+from bfcviz.events.marks import BEGINS, ENDS, STEP_WORDS
+from bfcviz.events.origin import HISTORY_BEGINS
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import Policy
@@ -36,8 +38,12 @@ from bfcviz.whatif.search import (
     trial_failure_text,
 )
 
-_STEP_WORDS: Final = ("step", "iteration", "batch", "epoch")
-"""Marks with one of these words in their names separate steps; the first words first."""
+_OPTIMIZER: Final = "optim"
+"""In the name of a mark: it is of the optimizer's work, which comes last in a step and does not depend on the batch."""
+
+
+_CARRIED: Final = 0.01
+"""A share of the peak; if more from before the history is freed in the first step, the step lacks its beginning."""
 
 
 @dataclass(frozen=True)
@@ -85,33 +91,123 @@ def scaled_requests(stream: RequestStream, labels: str | Sequence[str] | None = 
         stream: the requests.
         labels: one or more names, or patterns such as `*/activation*`, of the blocks that grow. None: all but those
             allocated before the first step, and those allocated before the last step and never freed: weights and the
-            state of an optimizer. Without marks of steps: all that are freed.
+            state of an optimizer. Where the marks are those of an optimizer's steps: all but those that the optimizer
+            allocates or finds in use. Without marks of steps: all that are freed.
 
     Raises:
-        InvalidRequest: no block has such a label, or none would grow.
+        InvalidRequest: no block has such a label, none would grow, or the marks do not say which would.
     """
     made = stream.rows["kind"] == ALLOCATE
     if labels is not None:
-        return _batch_requests_by_label(stream, made, [labels] if isinstance(labels, str) else labels)
+        return _batch_requests_by_label(stream, made, _named_labels(labels))
     steps = _step_marks(stream)
-    never_freed = np.ones(stream.blocks, bool)
-    blocks: NDArray[np.int64] = stream.rows["block"]
-    freed = blocks[stream.rows["kind"] == FREE]
-    never_freed[freed] = False
-    stays = never_freed[blocks]
-    if len(steps):
-        at = np.arange(len(stream))
-        grows = made & (at > steps[0]) & ~(stays & (at < steps[-1]))
-        name = stream.labels.name(int(stream.rows["label"][steps[0]]))
-        why = f"blocks from before the first mark {name!r}, or before the last one and never freed, stay as they are"
-    else:
-        grows = made & ~stays
+    freed_at = _freed_at(stream)
+    at = np.arange(len(stream))
+    if not len(steps):
+        grows = made & (freed_at < len(stream))
         why = "the trace has no marks of steps, so blocks that are never freed stay as they are"
+    else:
+        name = stream.labels.name(int(stream.rows["label"][steps[0]]))
+        grows = made & ~((freed_at == len(stream)) & (at < steps[-1]))
+        if _OPTIMIZER in name.casefold():
+            grows &= _outside_optimizer(stream, steps, freed_at, name)
+            why = (
+                f"an optimizer's step begins at {name!r}: blocks that it requests or finds in use, and those from "
+                "before the first step, stay as they are"
+            )
+        else:
+            grows &= at > steps[0]
+            why = (
+                f"blocks from before the first mark {name!r}, or before the last one and never freed, stay as they "
+                "are"
+            )
     stay, grow = (_batch_allocations_text(stream, chosen) for chosen in (made & ~grows, grows))
     assumption = f"{why}: {stay}; all others, {grow}, grow in proportion"
     if not grows.any():
         raise InvalidRequest(f"no block grows with the batch: {assumption}; name the labels that do")
     return ScaledRequests(stream, grows, assumption)
+
+
+def _named_labels(labels: str | Sequence[str]) -> list[str]:
+    """The names or patterns of the blocks that grow.
+
+    Raises:
+        InvalidRequest: there is none, or one is no text.
+    """
+    found = list(labels) if isinstance(labels, Iterable) and not isinstance(labels, str) else [labels]
+    if not found or not all(isinstance(each, str) for each in found):
+        raise InvalidRequest(
+            f"labels={labels!r} names no block that grows; give names or patterns such as '*conv*', or leave it out"
+        )
+    return found
+
+
+def _freed_at(stream: RequestStream) -> NDArray[np.intp]:
+    """For each request: the index of the free of its block; the length of the stream if it is never freed."""
+    found = np.full(stream.blocks, len(stream))
+    frees = np.flatnonzero(stream.rows["kind"] == FREE)
+    freed: NDArray[np.int64] = stream.rows["block"][frees]
+    found[freed] = frees
+    blocks: NDArray[np.int64] = stream.rows["block"]
+    at: NDArray[np.intp] = found[blocks]
+    return at
+
+
+def _outside_optimizer(
+    stream: RequestStream, steps: NDArray[np.intp], freed_at: NDArray[np.intp], name: str
+) -> NDArray[np.bool_]:
+    """Whether each request lies in a forward or backward pass, and its block is freed before the optimizer's step.
+
+    Args:
+        stream: the requests.
+        steps: indices of the marks where an optimizer's step begins.
+        freed_at: what `_freed_at` finds.
+        name: of these marks.
+
+    Raises:
+        InvalidRequest: the marks do not say when the optimizer's step ends, or the only step lacks its beginning.
+    """
+    depth = np.zeros(len(stream), np.int64)
+    for mark in np.flatnonzero(stream.rows["kind"] == MARK):
+        label = stream.labels[int(stream.rows["label"][mark])]
+        if _OPTIMIZER in label.name.casefold():
+            depth[mark] = (BEGINS in label.details) - (ENDS in label.details)
+    if not depth[steps].all():
+        raise InvalidRequest(
+            f"the only marks of steps, {name!r}, are of the optimizer and do not say when its work ends, so it is not "
+            "known which blocks grow with the batch; name their labels, or mark the beginning of each step"
+        )
+    depth = np.cumsum(depth)
+    works = depth > min(int(depth.min()), 0)  # below 0: the trace begins within a step of the optimizer
+    at = np.arange(len(stream))
+    begin = steps[0] if len(steps) > 1 else _one_whole_step(stream, int(steps[0]), works, freed_at, name)
+    following = np.append(steps, len(stream))[np.searchsorted(steps, at)]
+    return ~works & (at > begin) & (freed_at <= following)
+
+
+def _one_whole_step(
+    stream: RequestStream, step: int, works: NDArray[np.bool_], freed_at: NDArray[np.intp], name: str
+) -> int:
+    """The index of the mark where the history begins, -1 if the trace has none; the step before `step` must be whole.
+
+    Raises:
+        InvalidRequest: blocks from before the history are freed in it: they are of its forward pass.
+    """
+    named = [number for number, each in stream.label_names.items() if each == HISTORY_BEGINS]
+    marks = np.flatnonzero((stream.rows["kind"] == MARK) & np.isin(stream.rows["label"], named))
+    begin = int(marks[0]) if len(marks) else -1
+    before = stream.rows[: begin + 1]
+    freed = freed_at[: begin + 1]
+    lost = (before["kind"] == ALLOCATE) & (freed < step)
+    lost[lost] = ~works[freed[lost]]
+    num_bytes, most = int(before["size"][lost].sum()), int(stream.live_bytes.max(initial=0))
+    if num_bytes > _CARRIED * most:
+        raise InvalidRequest(
+            f"the trace has one step, which ends at {name!r}, and it does not have its beginning: "
+            f"{format_bytes(num_bytes)} from before it are freed in it, so it is not known which blocks grow with the "
+            "batch; name their labels, or record two steps"
+        )
+    return begin
 
 
 def _batch_requests_by_label(
@@ -148,14 +244,21 @@ def _batch_allocations_only(stream: RequestStream, chosen: NDArray[np.bool_]) ->
 
 
 def _step_marks(stream: RequestStream) -> NDArray[np.intp]:
-    """For a batch: indices of the marks that separate steps; empty if no marks do."""
+    """For a batch: indices of the marks that separate steps, those of an optimizer last; empty if no marks do."""
     marks = np.flatnonzero(stream.rows["kind"] == MARK)
     labels = stream.rows["label"][marks]
-    names = {int(number): stream.labels.name(int(number)).casefold() for number in np.unique(labels)}
-    for word in _STEP_WORDS:
-        chosen = [number for number, name in names.items() if word in name]
-        if chosen:
-            return marks[np.isin(labels, chosen)]
+    known = {int(number): stream.labels[int(number)] for number in np.unique(labels)}
+    for of_optimizer in (False, True):
+        for word in STEP_WORDS:
+            chosen = [
+                number
+                for number, label in known.items()
+                if word in label.name.casefold()
+                and (_OPTIMIZER in label.name.casefold()) == of_optimizer
+                and not (of_optimizer and ENDS in label.details)
+            ]
+            if chosen:
+                return marks[np.isin(labels, chosen)]
     return marks[:0]
 
 
@@ -213,6 +316,7 @@ def largest_batch(  # noqa: PLR0913  the question, and how to search
     batch: int | None = None,
     labels: str | Sequence[str] | None = None,
     pool: int | str | None = None,
+    with_failed: bool = True,
     control: SearchControl | None = None,
     cache: TrialCache | str | os.PathLike[str] | None = None,
 ) -> LargestBatch:
@@ -226,6 +330,7 @@ def largest_batch(  # noqa: PLR0913  the question, and how to search
         labels: names or patterns of the blocks that grow; None: see `scaled_requests`.
         pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
             the first.
+        with_failed: whether requests that failed in the trace are served, too; see `RequestStream.without_failed`.
         control: progress and stop.
         cache: of results; or a folder for one on disk. None: the shared one in memory.
 
@@ -234,15 +339,17 @@ def largest_batch(  # noqa: PLR0913  the question, and how to search
             grow fail.
         BfcvizError: `source` is none of these, or cannot be read.
     """
-    chosen, stream = policy_of(policy), searchable(stream_of(source, pool))
+    chosen, stream = policy_of(policy), searchable(stream_of(source, pool, with_failed=with_failed))
     num_bytes = stream.limit if limit is None else replay_limit(limit)
     if num_bytes is None:
         raise InvalidRequest(
             "the trace does not say which memory limit it had; give one, such as limit='12GiB'"
         )
-    if batch is not None and batch < 1:
+    if batch is not None and (
+        not isinstance(batch, int | np.integer) or isinstance(batch, bool) or batch < 1
+    ):
         raise InvalidRequest(
-            f"the batch is {batch}; give the number of samples that the trace was recorded with"
+            f"batch={batch!r} is no size of a batch; give the number of samples that the trace was recorded with"
         )
     runner = TrialRunner(trial_cache(cache), control or SearchControl())
     search = _BatchSearch(scaled_requests(stream, labels), chosen, num_bytes, batch, runner)
@@ -341,7 +448,10 @@ def batch_lines(found: LargestBatch) -> list[str]:
         failure = trial_failure_text(
             found.fails_at_request, found.fails_at_event, found.failed_size, found.failed_label
         )
-        lines.append(f"with {found.next_factor:.4g} times the recorded batch {failure}")
+        next_batch = f"{found.next_factor:.2f} times the recorded batch"
+        if found.batch is not None:
+            next_batch = f"a batch of {round(found.next_factor * found.batch):,}"
+        lines.append(f"with {next_batch} {failure}")
     lines.append(f"assumption: the same requests in the same order; {printable(found.assumption)}")
     lines += uncompared([found.policy])
     lines.append(effort_text(found.replays, found.seconds))

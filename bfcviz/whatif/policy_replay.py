@@ -18,6 +18,7 @@ def replay(
     limit: int | str | None = None,
     *,
     pool: int | str | None = None,
+    with_failed: bool = True,
     record: bool = False,
     stop_at_failure: bool = False,
     **options: Any,
@@ -30,6 +31,7 @@ def replay(
         limit: bytes, or text such as `12GiB`; None: no limit.
         pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
             the first.
+        with_failed: whether requests that failed in the trace are served, too; see `RequestStream.without_failed`.
         record: whether the outcome has a trace.
         stop_at_failure: whether to end after the first request that fails.
         options: of the policy, by name.
@@ -39,7 +41,7 @@ def replay(
         BfcvizError: `source` is none of these, or cannot be read.
     """
     chosen, num_bytes = policy_of(policy, **options), replay_limit(limit)
-    stream = stream_of(source, pool)
+    stream = stream_of(source, pool, with_failed=with_failed)
     found = chosen.serve(stream, num_bytes, record=record, stop_at_failure=stop_at_failure)
     return (
         found

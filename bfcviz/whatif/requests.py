@@ -396,7 +396,8 @@ def failed_note(stream: RequestStream) -> str:
     most = int(replace(stream, rows=stream.rows[~failed]).live_bytes.max(initial=0))
     return (
         f"requests that failed in the trace: {_count_failed_in_trace(failed):,}; served like all others, and freed at "
-        f"once. Without them at most {format_bytes(most)} are requested at once (`without_failed`, `--without-failed`)"
+        f"once. Without them at most {format_bytes(most)} are requested at once (`with_failed=False`, "
+        "`--without-failed`)"
     )
 
 
@@ -405,13 +406,14 @@ def _count_failed_in_trace(failed: NDArray[np.bool_]) -> int:
     return int(np.count_nonzero(failed)) // 2
 
 
-def stream_of(source: Any, pool: int | str | None = None) -> RequestStream:
+def stream_of(source: Any, pool: int | str | None = None, *, with_failed: bool = True) -> RequestStream:
     """The requests of one heap of a source; those of a RequestStream itself.
 
     Args:
         source: as in `replay`.
         pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
             the first.
+        with_failed: whether requests that failed in the trace are among them.
 
     Raises:
         InvalidRequest: the source has no such heap; a RequestStream has one only.
@@ -423,9 +425,11 @@ def stream_of(source: Any, pool: int | str | None = None) -> RequestStream:
                 f"pool={pool!r} was given with a stream of requests, which is of one heap; give the pool to "
                 "`requests_of`, or leave it out"
             )
-        return source
+        return source if with_failed else source.without_failed()
     trace = _trace_of_requests(source)
     stream = requests_of(trace, failing_pool(trace) if pool is None else _number_of(pool, trace))
+    if not with_failed:
+        return stream.without_failed()
     note = failed_note(stream)
     return replace(stream, notes=(*stream.notes, note)) if note else stream
 

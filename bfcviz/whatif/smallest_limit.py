@@ -103,6 +103,7 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
     policy: str | Policy | None = None,
     *,
     pool: int | str | None = None,
+    with_failed: bool = True,
     granule: int | str = GRANULE,
     at_most: int | str | None = None,
     control: SearchControl | None = None,
@@ -116,6 +117,7 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
             job's own rules where the trace says them, else `bfc` (`own_rules.own_or_bfc_rules`).
         pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
             the first.
+        with_failed: whether requests that failed in the trace are served, too; see `RequestStream.without_failed`.
         granule: only multiples of this are tried: bytes, or text such as `2MiB`.
         at_most: the largest limit to try; None: 64 TiB.
         control: progress and stop.
@@ -127,7 +129,7 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
         BfcvizError: `source` is none of these, or cannot be read.
     """
     given = None if policy is None else policy_of(policy)  # before the file is read, which may take long
-    stream = searchable(stream_of(source, pool), needs_frees=False)
+    stream = searchable(stream_of(source, pool, with_failed=with_failed), needs_frees=False)
     chosen = given or own_or_bfc_rules(stream).policy
     step, most = replay_limit(granule, "granule"), replay_limit(at_most, "at_most")
     if step is None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from secrets import token_hex
 from threading import Event
 from time import monotonic
-from typing import TYPE_CHECKING, Final, SupportsIndex
+from typing import TYPE_CHECKING, Final
 
 from bfcviz.errors import FileError, InvalidRequest
 from bfcviz.events.label_table import without_surrogates
@@ -270,7 +270,7 @@ TraceLike = str | os.PathLike[str] | Trace | RequestStream
 
 
 def sources_of(
-    traces: TraceLike | Iterable[TraceLike], pool: int | str | None
+    traces: TraceLike | Iterable[TraceLike], pool: int | str | None, *, with_failed: bool = True
 ) -> tuple[str, list[TraceSource], dict[str, SentStream]]:
     """The traces of a sweep.
 
@@ -297,13 +297,15 @@ def sources_of(
             if not is_url(path):
                 path = os.path.abspath(path)  # noqa: PTH100  workers have other folders; `..` is not resolved
         else:
-            stream = trace if isinstance(trace, RequestStream) else stream_of(trace, pool)
+            stream = stream_of(
+                trace, None if isinstance(trace, RequestStream) else pool, with_failed=with_failed
+            )
             sent[key] = SentStream.of(stream)
             name, path = stream.source or "trace", ""
             version = stream.digest
         names[name] += 1
         shown = name if names[name] == 1 else f"{name} ({names[name]})"
-        sources.append(TraceSource(key, shown, path, pool, version))
+        sources.append(TraceSource(key, shown, path, pool, version, with_failed))
     return prefix, sources, sent
 
 
@@ -353,6 +355,7 @@ def sweep(  # noqa: PLR0913  what, where, and how to run
     client: "Client | str | None" = None,
     processes: int | None = None,
     pool: int | str | None = None,
+    with_failed: bool = True,
     stop_at_failure: bool = False,
     results: str | os.PathLike[str] | None = None,
     resume: bool = True,
@@ -372,6 +375,7 @@ def sweep(  # noqa: PLR0913  what, where, and how to run
         processes: the number of processes of this machine; by default the points are served in this one, and also where
             two or more would start later than it is done, under policies of the table (`note` of the result says so).
         pool: the heap in each trace: its index or name; None: the one with a failed request, else the first.
+        with_failed: whether requests that failed in a trace are served, too; see `RequestStream.without_failed`.
         stop_at_failure: whether a point ends after its first request that fails.
         results: a Parquet file: points that have numbers in it, made by this version under a policy of the table, are
             not served again; all results are written to it, every few seconds and at the end.
@@ -387,7 +391,7 @@ def sweep(  # noqa: PLR0913  what, where, and how to run
     """
     if processes is not None and (client is not None or processes < 1):
         raise InvalidRequest(f"processes={processes}; give at least 1, or None, and not a client with it")
-    prefix, sources, streams = sources_of(traces, pool)
+    prefix, sources, streams = sources_of(traces, pool, with_failed=with_failed)
     points = _sweep_points(sources, policies, limits, stop_at_failure=stop_at_failure)
     collected = _Collected(points, results, progress, resume=resume)
     missing = [point for point in points if point.index not in collected.found]
@@ -418,7 +422,7 @@ def _sweep_points(
             raise InvalidRequest(
                 f"two policies have the name and options {policy_key(policy)}; give one of them another name"
             )
-    sizes = [limits] if limits is None or isinstance(limits, str | SupportsIndex) else list(limits)
+    sizes = list(limits) if isinstance(limits, Iterable) and not isinstance(limits, str) else [limits]
     tried = list(dict.fromkeys(SweepLimit.of(each) for each in sizes))
     asked = product(sources, chosen.values(), tried)
     return [

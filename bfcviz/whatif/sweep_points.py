@@ -52,6 +52,7 @@ class TraceSource(NamedTuple):
         path: a path or URL that the worker reads; empty: the requests are sent to it.
         pool: index or name of the heap; None: the one with a failed request, else the first.
         version: what changes with the content, as text; empty: not known.
+        with_failed: whether requests that failed in the trace are served, too.
     """
 
     key: str
@@ -59,6 +60,7 @@ class TraceSource(NamedTuple):
     path: str
     pool: int | str | None
     version: str
+    with_failed: bool = True
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,7 @@ class SweepPoint:
             policy_key(self.policy),
             self.limit.text,
             self.stop_at_failure,
+            self.source.with_failed,
         )
 
     def failed(self, error: str) -> "PointResult":
@@ -175,6 +178,7 @@ class PointKey(NamedTuple):
     policy: str
     limit: str
     stop_at_failure: bool
+    with_failed: bool
 
 
 @dataclass(frozen=True)
@@ -188,9 +192,11 @@ class PointResult:
         policy: name and options.
         limit: as it was given: `none`, bytes, or a percentage.
         stop_at_failure: whether it ended after the first failure.
+        with_failed: whether requests that failed in the trace are among these.
         limit_bytes: the limit; None: no limit.
         requests: allocations, frees and marks of the trace.
-        served: how many of these were tried.
+        tried: how many of these were tried: all, unless it ended after the first failure.
+        served: how many of those tried did not fail.
         failures: allocations that failed; 0: the trace fits.
         first_failure: index of the event of the first one; -1: the request is no event of the trace. None: it fits.
         first_failure_bytes: what it asked for.
@@ -214,8 +220,10 @@ class PointResult:
     policy: str
     limit: str
     stop_at_failure: bool
+    with_failed: bool = True
     limit_bytes: int | None = None
     requests: int | None = None
+    tried: int | None = None
     served: int | None = None
     failures: int | None = None
     first_failure: int | None = None
@@ -236,7 +244,7 @@ class PointResult:
     @property
     def key(self) -> PointKey:
         """What the result of the point depends on."""
-        return PointKey(self.trace, self.version, self.pool, self.policy, self.limit, self.stop_at_failure)
+        return PointKey(*(getattr(self, name) for name in PointKey._fields))
 
     @property
     def fits(self) -> bool:
@@ -346,7 +354,9 @@ def serve_point(point: SweepPoint, sent: SentStream | None = None) -> PointResul
 
 def _served_sweep_point(point: SweepPoint, sent: SentStream | None) -> PointResult:
     def read() -> RequestStream:
-        return sent.stream() if sent is not None else stream_of(point.source.path, point.source.pool)
+        if sent is not None:
+            return sent.stream()
+        return stream_of(point.source.path, point.source.pool, with_failed=point.source.with_failed)
 
     stream, peak_requested = STREAMS.get(point.source.key, read)
     if not stream.allocations:
@@ -360,7 +370,8 @@ def _served_sweep_point(point: SweepPoint, sent: SentStream | None) -> PointResu
         point.failed(""),
         limit_bytes=limit,
         requests=len(stream),
-        served=outcome.served,
+        tried=outcome.served,
+        served=outcome.served - len(outcome.failures),
         **_first_failure_of_point(outcome),
         peak_requested=peak_requested,
         peak_in_use=outcome.peak_in_use,

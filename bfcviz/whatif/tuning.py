@@ -190,7 +190,7 @@ def tune(
         limit=num_bytes,
         now=now,
         best=best if saves else now,
-        line=setting_line(best, stream.family) if saves and best is not None else "",
+        line=setting_line(best, stream.family, own.policy) if saves and best is not None else "",
         tried=len(rows),
         failed=0 if with_failed else failed,
         failed_fit=_setting_serves_failed(stream, best if saves else now, num_bytes)
@@ -312,13 +312,19 @@ def _setting_serves_failed(stream: RequestStream, chosen: Trial | None, limit: i
     return policy_of(chosen.policy, **chosen.options).serve(stream, limit, stop_at_failure=True).fits
 
 
-def setting_line(found: Trial | Policy, family: str) -> str:
-    """The options of a policy as the line that sets them; for the shell where variables do."""
+def setting_line(found: Trial | Policy, family: str, own: Policy | None = None) -> str:
+    """The options of a policy as the line that sets them; for the shell where variables do.
+
+    The line of PyTorch also turns off the expandable segments of the job's `own` rules: a program that turns them on
+    itself, and a reader who adds the line to what the variable has, would keep them.
+    """
     name = found.policy if isinstance(found, Trial) else found.name
     options = {
         key: value for key, value in other_than_default(name, found.options).items() if key != "device"
     }
     if name == "torch":
+        if own is not None and own.options.get("expandable_segments"):
+            options.setdefault("expandable_segments", False)
         words = [write(options[key]) for key, write in _OF_TORCH.items() if key in options]
         text = shlex.quote(",".join(words))
         return f"export {torch.CONF}={text}" if words else f"unset {torch.NEW_CONF} {torch.CONF}"
@@ -400,7 +406,7 @@ def tuned_lines(found: Tuned) -> list[str]:
     if found.newest is not None:
         size = format_bytes(found.newest.peak_reserved)
         lines.append(
-            f"{setting_line(found.newest, '')}   # {size}, with {_pytorch_for_setting(found.newest)}"
+            f"{setting_line(found.newest, '', found.own.policy)}   # {size}, with {_pytorch_for_setting(found.newest)}"
         )
     lines.append("")
     lines.append(_current_setting_line(found))

@@ -80,7 +80,13 @@ def test_one_text_is_one_policy():
     assert [row["policy"] for row in found.table.to_pylist() if row["kind"] == "allocator"] == ["torch"]
 
 
-@pytest.mark.parametrize("limit", ["much", 0, -1, 1.5, 1 << 62])
+@pytest.mark.parametrize("cost", [float("nan"), float("inf"), -1])
+def test_a_driver_call_that_takes_no_time_in_numbers_is_refused(cost):
+    with pytest.raises(InvalidRequest, match="call_cost_us"):
+        bfcviz.compare_policies(numbered_stream(REQUESTS), "torch", call_cost_us=cost)
+
+
+@pytest.mark.parametrize("limit", ["much", 0, -1, 1.5, True, 1 << 62])
 def test_a_wrong_limit_is_refused(limit):
     with pytest.raises(InvalidRequest, match="limit"):
         bfcviz.compare_policies(numbered_stream(REQUESTS), "torch", limit)

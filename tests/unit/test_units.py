@@ -26,7 +26,14 @@ def test_sizes_that_there_are(given, size):
 
 @pytest.mark.parametrize(
     ("given", "error"),
-    [("", ValueError), ("much", ValueError), ("-1", ValueError), (1.5, TypeError), (None, TypeError)],
+    [
+        ("", ValueError),
+        ("much", ValueError),
+        ("-1", ValueError),
+        (1.5, TypeError),
+        (None, TypeError),
+        (True, TypeError),
+    ],
 )
 def test_what_is_no_size_is_refused_by_the_name_of_the_parameter(given, error):
     with pytest.raises(error, match=f"headroom={given!r}"):

@@ -203,6 +203,25 @@ def test_what_is_not_there(tmp_path):
         bfcviz.open_all(tmp_path, step="now")
 
 
+def test_a_step_that_no_file_has_is_refused_and_one_that_some_have_is_told(tmp_path):
+    for name, count in (("rank0", 2), ("rank1", 5)):
+        recording = Recording(tmp_path / name, [Pool("gpu", 1 << 20)])
+        heap = bfcviz.BFCAllocator(
+            bfcviz.SimulatedSubAllocator(), 1 << 20, log=recording.log, labels=recording.labels
+        )
+        for _ in range(count):
+            heap.allocate(1 << 10)
+        recording.close()
+    longest = len(bfcviz.open(tmp_path / "rank1"))
+    for step in (longest + 1, -1):
+        for source in (tmp_path, tmp_path / "rank1"):
+            with pytest.raises(TraceError, match=f"step={step}"):
+                bfcviz.open_all(source, step=step)
+    short, long = sorted(bfcviz.open_all(tmp_path, step=longest).ranks, key=lambda rank: rank.name)
+    assert f"{len(bfcviz.open(tmp_path / 'rank0'))}" in short.problem
+    assert (long.problem, long.step) == ("", longest)
+
+
 def test_an_interrupt_keeps_what_was_read(job, monkeypatch):
     done = []
 
@@ -241,6 +260,8 @@ def test_the_rank_that_failed_first_leads(tmp_path):
     (shared,) = found.failures
     assert (shared.ranks, shared.count) == (("rank 1", "rank 0"), 2)
     assert any("rank 1 failed first" in line for line in found.failure_lines)
+    assert found.first_to_fail[:2] == ("rank 1", "rank 0")
+    assert found.to_json()["first_to_fail"]["times_from"] == "recording"
 
 
 def test_a_file_that_is_cut_is_not_compared_with_whole_ones():

@@ -4,11 +4,15 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from shared import short_file
+from heaps import new_heap
+from shared import SHARED, needs_shared, short_file, snapshot_trace
+from unit.figures.synthetic import MiB
 
 from bfcviz.cli import main, plan
+from bfcviz.model.trace_from_source import trace_of
 from bfcviz.whatif.planner import pack
 from bfcviz.whatif.policy_replay import replay
+from bfcviz.whatif.requests import stream_of
 
 
 def test_the_plan_is_written_with_what_it_saves(tmp_path, capsys):
@@ -24,6 +28,41 @@ def test_the_plan_is_written_with_what_it_saves(tmp_path, capsys):
     assert found["complete"]
     assert main(["plan", str(short_file("lstm")), "-o", str(out)]) == 1
     assert "--force" in capsys.readouterr().err
+
+
+@needs_shared
+def test_the_saving_is_beside_the_job_under_its_own_limit(capsys):
+    path = str(SHARED / "real" / "snapshots" / "torch_code_location_2.6M.pickle")
+    assert main(["plan", path, "--seconds", "0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    stream = stream_of(snapshot_trace("torch_code_location_2.6M"), with_failed=False)
+    own = replay(stream, "torch:expandable_segments=true", stream.limit)
+    assert own.fits
+    assert (
+        found["reserved_bytes"] == own.peak_reserved < replay(stream, own.policy, **own.options).peak_reserved
+    )
+    assert found["saved_bytes"] == own.peak_reserved - found["plan_bytes"] < 1 << 28
+    assert found["reserved_under_limit_bytes"] == stream.limit
+    assert (found["failed_requests_left_out"], tuple(found["notes"])) == (1, stream.notes)
+    assert main(["tune", path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["now"]["peak_reserved_bytes"] == found["reserved_bytes"]
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_job_that_fails_under_its_limit_is_simulated_without_one(tmp_path, capsys, grows):
+    heap = new_heap(8 * MiB, allow_growth=grows)
+    held = [heap.allocate(MiB) for _ in range(6)]
+    assert heap.try_allocate(4 * MiB) is None
+    heap.free(held.pop())
+    path = str(trace_of(heap).save(tmp_path / "failed.parquet"))
+    for words, limit in (((), 8 * MiB), (("--with-failed",), None)):
+        assert main(["plan", path, "--seconds", "0", "--json", *words]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["reserved_under_limit_bytes"] == limit
+        if grows or limit is not None:
+            assert (found["reserved_bytes"] > 8 * MiB) is (limit is None)
+        else:  # these rules take their whole limit at once
+            assert found["reserved_bytes"] is None
 
 
 def test_after_an_interrupt_the_best_plan_so_far_is_kept(tmp_path, monkeypatch, capsys):

@@ -3,9 +3,12 @@
 import json
 
 import pytest
+from heaps import new_heap
 from shared import short_file
+from unit.figures.synthetic import MiB
 
 from bfcviz.cli import main, sweep
+from bfcviz.model.trace_from_source import trace_of
 from bfcviz.whatif.policy_replay import replay
 from bfcviz.whatif.sweep import SweepResults
 
@@ -43,6 +46,29 @@ def test_each_point_has_the_numbers_of_a_replay_and_is_kept(tmp_path, capsys):
     assert out.read_bytes() == earlier
     assert main(["sweep", path, "--policy", POLICY, "-o", str(out), "--force"]) == 0
     assert len(SweepResults.load(out)) == 1
+
+
+def test_a_point_is_the_same_as_in_whatif_also_of_a_job_that_went_on_after_a_failure(tmp_path, capsys):
+    heap = new_heap(8 * MiB)
+    held = [heap.allocate(MiB) for _ in range(8)]
+    assert heap.try_allocate(MiB) is None
+    heap.free(held.pop())
+    path, out = str(trace_of(heap).save(tmp_path / "failed.parquet")), str(tmp_path / "results.parquet")
+
+    def said(command, *words):
+        main([command, path, "--policy", "bfc", "--limit", "8MiB", "--json", *words])
+        return json.loads(capsys.readouterr().out)
+
+    for word, fits in (("--without-failed", True), ("--with-failed", False)):
+        row, *_ = said("whatif", word)["policies"]
+        found = said("sweep", word, "-o", out, "--resume")
+        (point,) = found["points"]
+        assert found["resumed"] == 0
+        assert (point["failures"] == 0) is row["fits"] is fits
+        assert (point["peak_reserved"], point["with_failed"]) == (row["peak_reserved"], not fits)
+        assert point["served"] + point["failures"] == point["requests"] == (9 if fits else 11)
+    (point,) = said("sweep")["points"]
+    assert point["with_failed"]
 
 
 def test_an_interrupt_tells_what_is_known(monkeypatch, capsys):

@@ -4,7 +4,7 @@ import json
 import shlex
 
 import pytest
-from shared import short_file
+from shared import SHARED, needs_shared, short_file
 from unit.figures.synthetic import MiB, PlainHeap
 
 from bfcviz.cli import main
@@ -118,6 +118,28 @@ def test_graph_pools_are_served_apart_and_as_one(tmp_path, capsys, pools, stream
 def test_a_shell_reads_the_line_as_it_is_meant():
     line = setting_line(policy_of("torch:roundup_power2_divisions=[4:1,>:4]"), "")
     assert shlex.split(line) == ["export", "PYTORCH_CUDA_ALLOC_CONF=roundup_power2_divisions:[4:1,>:4]"]
+
+
+@pytest.mark.parametrize("policy", ["torch", "torch:max_split_size=512MiB"])
+def test_the_line_turns_off_what_the_proposal_turns_off(policy):
+    line = setting_line(policy_of(policy), "torch", policy_of("torch:expandable_segments=true"))
+    settings = dict(each.split(":") for each in line.partition("=")[2].split(","))
+    assert settings.pop("expandable_segments") == "False"
+    assert settings == ({} if policy == "torch" else {"max_split_size_mb": "512"})
+
+
+@needs_shared
+def test_the_line_of_a_job_with_expandable_segments_says_whether_they_stay(capsys):
+    path = str(SHARED / "real" / "snapshots" / "torch_code_location_2.6M.pickle")
+    found = said(capsys, path, "--with-failed", "--device", "100GiB")
+    options = found["proposed"]["options"]
+    assert found["now"]["options"]["expandable_segments"]
+    assert f"expandable_segments:{bool(options.get('expandable_segments'))}" in found["line"]
+    needs = {
+        each: replay(path, "torch", "100GiB", **{**options, "expandable_segments": each}).peak_reserved
+        for each in (True, False)
+    }
+    assert needs[False] == found["proposed"]["peak_reserved_bytes"] < needs[True]
 
 
 def test_tensorflow_s_settings_are_its_variables(capsys):

@@ -1,5 +1,6 @@
 """Logs of a job of many ranks: which failed, why, and which only lost it or waited for it."""
 
+import json
 from time import process_time
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 import bfcviz
 from bfcviz import public_functions
 from bfcviz.analysis.message_answer import StatedAnswer
+from bfcviz.cli import main
 from bfcviz.importers.message_reader import read_messages
 
 MANY = 40
@@ -331,6 +333,42 @@ def test_the_rank_that_failed_first_by_the_times_in_the_logs(folder, stamp):
     (line,) = first_lines(ranks)
     assert line.startswith(f"rank {FIRST} failed first, 120 s before rank 30")
     assert line.endswith("by the last time before it in each log") is (stamp == "before")
+
+
+@pytest.mark.parametrize("stamp", ["logger", "before"])
+def test_json_says_who_failed_first_whose_failure_is_a_consequence_and_which_log_just_stops(
+    folder, stamp, capsys
+):
+    minutes, stops = {30: 9, FIRST: 7}, 5
+
+    def tells(rank):
+        if rank in minutes:
+            return [STAMPS[stamp].format(minutes[rank], refused(rank))]
+        return ["step 2 lo"] if rank == stops else lost(rank)
+
+    path = folder(tells)
+    assert main(["why", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    times_from = "log" if stamp == "logger" else "line_before"
+    expected = {"rank": f"rank {FIRST}", "next": "rank 30", "seconds": 120.0, "times_from": times_from}
+    assert found["first_to_fail"] == expected
+    assert (found["ranks_that_failed"], found["ranks_that_lacked_memory"]) == (2, 2)
+    ranks = {each["rank"]: each for each in found["ranks"]}
+    assert {number for number, each in ranks.items() if each["failed_requests"]} == set(minutes)
+    assert {number for number, each in ranks.items() if not each["is_consequence"]} == {*minutes, stops}
+    assert {number: each["log_ends_with"] for number, each in ranks.items() if each["log_ends_with"]} == {
+        stops: "step 2 lo"
+    }
+    (consequence,) = (each for each in found["shared_failures"] if each["is_consequence"])
+    assert len(consequence["ranks"]) == MANY - 3
+    (line,) = (each for each in bfcviz.open_all(path).failure_lines if each.startswith(f"rank {stops}: "))
+    assert line.endswith("step 2 lo")
+
+
+def test_many_logs_without_a_message_beside_a_failure_are_one_line(folder):
+    ranks = bfcviz.open_all(folder(lambda rank: [refused(rank)] if rank == FIRST else ["step 2"]))
+    assert len(ranks.failure_lines) == 2
+    assert ranks.to_json()["first_to_fail"] is None
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from bfcviz.events.label_table import Labels
+from bfcviz.events.marks import BEGINS, ENDS
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, STREAM_ROW, RequestStream
 
 MiB = 1 << 20
@@ -14,6 +15,8 @@ LIMIT = 64 * MiB
 
 def stream_of(*requests, limit=None):
     """A stream of ("a", size in MiB) or ("a", size, label), -number: the free of a block, and "mark": a mark.
+
+    A mark "NAME begins" or "NAME ends" is of a phase.
 
     The event of each request is its index plus 10.
     """
@@ -26,7 +29,9 @@ def stream_of(*requests, limit=None):
             row["label"] = labels.intern(request[2]) if len(request) > 2 else 0
             made += 1
         elif isinstance(request, str):
-            row["kind"], row["label"] = MARK, labels.intern(request)
+            name, _, side = request.rpartition(" ")
+            details = {side: name} if side in {BEGINS, ENDS} else {}
+            row["kind"], row["label"] = MARK, labels.intern(request, **details)
         else:
             row["kind"], row["block"] = FREE, -request
     return RequestStream(rows, labels, "test", limit)

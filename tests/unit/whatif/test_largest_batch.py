@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from shared import sample_trace
+from shared import needs_shared, sample_trace, snapshot_trace
 from unit.whatif.streams import MiB, stream_of
 
 from bfcviz.errors import InvalidRequest
@@ -34,6 +34,19 @@ def test_factors_have_two_decimals():
     assert (found.factor, found.next_factor, found.largest) == (1.75, 1.76, None)
 
 
+@pytest.mark.parametrize("batch", [None, 7])
+def test_the_text_tells_the_two_neighbours_apart(batch):
+    found = largest_batch_of("462MiB", batch=batch)
+    last, following = (
+        (f"{found.factor:.2f} times", f"{found.next_factor:.2f} times")
+        if batch is None
+        else ("a batch of 791 ", "a batch of 792 ")
+    )
+    assert last != following
+    serves, fails, *_ = str(found).splitlines()
+    assert (last in serves, following in fails) == (True, True)
+
+
 def test_a_batch_that_does_not_fit_shrinks():
     found = largest_batch_of("13MiB", batch=8)
     assert (found.largest, found.factor, found.next_factor) == (6, 0.75, 7 / 8)
@@ -52,7 +65,13 @@ def test_labels_choose_what_grows():
 
 
 @pytest.mark.parametrize(
-    ("limit", "options"), [("9MiB", {}), ("1GiB", {"batch": 0}), ("1GiB", {"labels": ["x"]})]
+    ("limit", "options"),
+    [
+        ("9MiB", {}),
+        (True, {}),
+        *(("1GiB", {"batch": each}) for each in (0, 1.5, "8", True)),
+        *(("1GiB", {"labels": each}) for each in (["x"], [], 5, ["weights", 5])),
+    ],
 )
 def test_no_batch_of_this_can_be_searched(limit, options):
     with pytest.raises(InvalidRequest):
@@ -103,6 +122,77 @@ def test_weights_and_state_stay_and_the_blocks_of_steps_grow():
     assert scaled.peak_growing() == 4 * MiB
     assert "'step'" in scaled.assumption
     assert "12.0 MiB" in scaled.assumption
+
+
+ADAM = "Optimizer.step#Adam.step"
+ONE_STEP = (
+    ("a", 10, "weights"),
+    "history begins here",
+    ("a", 3, "activation"),
+    ("a", 5, "gradient"),
+    -1,
+    f"{ADAM} begins",
+    ("a", 4, "temporary"),
+    -3,
+    ("a", 6, "state"),
+    f"{ADAM} ends",
+)
+"""A snapshot of one step of PyTorch: its only mark of a step is that of the optimizer, which comes last."""
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ((), []),
+        # the second step: its gradient replaces the first one, which is freed between the steps; the end is missing
+        (
+            (-2, ("a", 3), ("a", 5), -5, f"{ADAM} begins", ("a", 4), -7, f"{ADAM} ends", ("a", 2)),
+            [6, 5, 4, 4],
+        ),
+        ((-2, "Optimizer.zero_grad#Adam.zero_grad begins", ("a", 1)), [1]),
+    ],
+)
+def test_the_work_of_an_optimizer_does_not_grow(after, expected):
+    scaled = scaled_requests(stream_of(*ONE_STEP, *after))
+    one_step = [10, 3 if len(after) > 3 else 6, 5, 4, 6]
+    assert sizes(scaled.times(2, 1)) == one_step + expected
+    assert f"'{ADAM} begins'" in scaled.assumption
+
+
+def test_one_step_without_its_forward_pass_is_refused():
+    begin = (("a", 10, "weights"), ("a", 3, "activation"), "history begins here", ("a", 5, "gradient"), -1)
+    optimizer = (f"{ADAM} begins", ("a", 4), -3, f"{ADAM} ends")
+    with pytest.raises(InvalidRequest, match=r"3\.0 MiB"):
+        scaled_requests(stream_of(*begin, *optimizer))
+    zero = "Optimizer.zero_grad#Adam.zero_grad"
+    of_zero_grad = (*begin[:-1], f"{zero} begins", -1, f"{zero} ends", ("a", 1), -3)
+    assert sizes(scaled_requests(stream_of(*of_zero_grad, *optimizer[:1])).times(2, 1)) == [10, 3, 5, 2]
+
+
+def test_a_mark_of_an_optimizer_without_an_end_is_refused():
+    with pytest.raises(InvalidRequest, match="'optimizer step'"):
+        scaled_requests(stream_of(("a", 3), -0, "optimizer step", ("a", 4), -1))
+    marked = stream_of(("a", 10), "step", ("a", 3), -1, "optimizer step", ("a", 4), -2)
+    assert "'step'" in scaled_requests(marked).assumption
+
+
+@needs_shared
+@pytest.mark.parametrize(
+    ("name", "grow", "most"),
+    [("torch_cs336_ctx128_fullstep", 5312, 5.4), ("torch_wedson_medium512_train", 4304, 6.8)],
+)
+def test_what_grows_of_one_recorded_step_are_the_blocks_of_its_passes(name, grow, most):
+    stream = stream_from(snapshot_trace(name))
+    scaled = scaled_requests(stream)
+    assert np.count_nonzero(scaled.grows) == grow
+    assert round(scaled.peak_growing() / (1 << 30), 1) == most
+    begin = next(at for at in np.flatnonzero(stream.rows["kind"] == 2) if "step" in label_name(stream, at))
+    assert np.flatnonzero(scaled.grows).max() < begin
+    assert scaled_requests(stream).times(2, 1).live_bytes[begin] == stream.live_bytes[begin]
+
+
+def label_name(stream, at):
+    return stream.labels.name(int(stream.rows["label"][at]))
 
 
 def test_without_marks_what_is_freed_grows():

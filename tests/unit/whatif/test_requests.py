@@ -265,6 +265,24 @@ def test_without_them_the_job_needs_what_it_had(tolerated):
     assert not replay(stream, "bfc", 8 * MIB).fits
 
 
+def test_each_question_leaves_them_out_where_it_is_asked_to(tolerated):
+    limit = 8 * MIB
+    rest = stream_of(tolerated, with_failed=False)
+    assert (len(rest), rest.left_out) == (8, 1)
+    assert stream_of(stream_of(tolerated), with_failed=False).left_out == 1
+    for left_out in (True, False):
+        words = {"with_failed": not left_out}
+        assert bfcviz.replay(tolerated, "bfc", limit, **words).fits is left_out
+        assert (
+            bfcviz.compare_policies(tolerated, "bfc", limit, **words).comparison.results[0].outcome.fits
+            is left_out
+        )
+        assert (bfcviz.best_options(tolerated, "bfc", limit, **words).best is not None) is left_out
+        assert (bfcviz.smallest_limit(tolerated, "bfc", **words).limit_bytes <= limit) is left_out
+        assert (bfcviz.largest_batch(tolerated, "bfc", limit, **words).factor >= 1) is left_out
+        assert bfcviz.sweep(tolerated, "bfc", limit, **words).points[0].fits is left_out
+
+
 def test_blocks_and_regions_keep_their_requests(tolerated):
     stream = stream_of(tolerated)
     rest = stream.without_failed()

@@ -52,9 +52,9 @@ def test_a_limit_is_also_a_part_of_what_each_trace_needs():
 def test_paths_give_the_numbers_of_their_traces_and_are_read_once(monkeypatch, tmp_path):
     path, reads = record(tmp_path / "run"), []
 
-    def counted(path, pool):
+    def counted(path, pool, **words):
         reads.append(path)
-        return stream_of(path, pool)
+        return stream_of(path, pool, **words)
 
     monkeypatch.setattr("bfcviz.whatif.sweep_points.stream_of", counted)
     by_path = sweep(path, ["bfc", "first_fit"], ["8MiB", "16MiB"])
@@ -96,7 +96,14 @@ def test_every_policy_of_the_table_has_a_point(name):
 
 @pytest.mark.parametrize(
     "arguments",
-    [("worst_fit", "1MiB"), ("bfc:growth=true", "1MiB"), ("bfc", "much"), ("bfc", "many%")],
+    [
+        ("worst_fit", "1MiB"),
+        ("bfc:growth=true", "1MiB"),
+        ("bfc", "much"),
+        ("bfc", "many%"),
+        ("bfc", 1.5),
+        ("bfc", True),
+    ],
 )
 def test_a_wrong_name_or_limit_is_told_at_once(arguments):
     with pytest.raises(InvalidRequest):
@@ -191,11 +198,13 @@ def test_requests_end_at_the_first_failure_if_asked():
     whole, stopped = (
         sweep(stream, "first_fit", "100%", stop_at_failure=stop).points[0] for stop in (False, True)
     )
-    assert whole.served == len(stream) > stopped.served
+    assert whole.tried == len(stream) > stopped.tried
+    assert whole.served + whole.failures == len(stream)
+    assert stopped.served + stopped.failures == stopped.tried
     assert stopped.failures == 1
     assert stopped.first_failure == whole.first_failure
     kinds = stream.rows["kind"]
-    assert kinds[stopped.served - 1] == ALLOCATE
+    assert kinds[stopped.tried - 1] == ALLOCATE
 
 
 def test_a_path_that_is_not_unicode_keeps_its_results(tmp_path):
