@@ -38,7 +38,7 @@ from bfcviz.importers.message_reader import (
     read_message_file,
     read_pasted,
 )
-from bfcviz.importers.open_trace import open_trace
+from bfcviz.importers.open_trace import open_source, open_trace
 from bfcviz.importers.rank_files import rank_files
 from bfcviz.importers.remote_file import is_url, local_copy
 from bfcviz.model import find_steps
@@ -626,7 +626,7 @@ def trace_from(source: Any) -> Trace:
     if isinstance(source, Trace):
         return source
     if isinstance(source, str | os.PathLike):
-        return open_trace(source)
+        return open_source(source)
     if isinstance(found := getattr(source, "trace", None), Trace):  # a Watch, a LiveDashboard, a Model
         return found
     heaps = getattr(source, "heaps", None)
