@@ -410,6 +410,7 @@ if __name__ == "__main__":
     assert {4001, 4002} <= set(requests_in(path))
     origin = Trace.open(path).origin
     assert (origin.status, ending_signal(origin.details)) == (Status.COMPLETE, signal.SIGTERM)
+    assert origin.details["framework"] == "numpy"
     assert "did not end cleanly" not in done.stderr
 
 
