@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bfcviz.events.origin import Pool as Pool
     from bfcviz.events.storage.recording import Recording as Recording
     from bfcviz.events.trace import Trace as Trace
-    from bfcviz.importers.open_trace import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
+    from bfcviz.importers.open_trace import open_source as open  # noqa: A004, F401  bfcviz.open(path) reads well
     from bfcviz.live.cupy import observe_cupy as observe_cupy
     from bfcviz.live.cupy import serve_cupy as serve_cupy
     from bfcviz.live.jax import observe_jax as observe_jax
@@ -117,7 +117,7 @@ _HOMES = {
     "observe_jax": ("bfcviz.live.jax", "observe_jax"),
     "observe_rmm": ("bfcviz.live.rmm", "observe_rmm"),
     "observe_torch": ("bfcviz.live.torch.observe", "observe_torch"),
-    "open": ("bfcviz.importers.open_trace", "open_trace"),
+    "open": ("bfcviz.importers.open_trace", "open_source"),
     "open_all": ("bfcviz.public_functions", "open_all"),
     "peak": ("bfcviz.public_functions", "peak"),
     "phase": ("bfcviz.live.labels_and_marks", "phase"),

@@ -424,9 +424,10 @@ def is_on_host(request: WatchRequest) -> bool:
 
 
 def details_of(request: WatchRequest) -> dict[str, Any]:
-    """The details of a recording on its framework: the way, and the mechanism if there is one."""
+    """The details of a recording on its framework: its name, the way, and the mechanism if there is one."""
     mechanism = request.options.get("mechanism")
-    return {"way": request.way} if mechanism is None else {"way": request.way, "mechanism": mechanism}
+    found = {"framework": request.framework, "way": request.way}
+    return found if mechanism is None else {**found, "mechanism": mechanism}
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -19,13 +19,12 @@ from bfcviz.analysis import pool_growths as growth_search
 from bfcviz.analysis import what_grew as growth_between
 from bfcviz.analysis.account import Account, account_at, account_of, figures_of_facts
 from bfcviz.analysis.diagnosis import Diagnosis, without_failure
-from bfcviz.analysis.failures import diagnose
+from bfcviz.analysis.failures import diagnose, growing_sentence
 from bfcviz.analysis.leaks import Leaks
 from bfcviz.analysis.message_answer import StatedAnswer
 from bfcviz.analysis.pool_growths import Growths
 from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_of_text, rank_set
 from bfcviz.analysis.recording_comparison import RecordingComparison, paired_heaps
-from bfcviz.analysis.short_names import cut
 from bfcviz.analysis.what_grew import WhatGrew, moments_between
 from bfcviz.analysis.would_fit import would_fit
 from bfcviz.errors import BfcvizError, FileError, NoMessage, TraceError
@@ -38,7 +37,7 @@ from bfcviz.importers.message_reader import (
     read_message_file,
     read_pasted,
 )
-from bfcviz.importers.open_trace import open_trace
+from bfcviz.importers.open_trace import open_source, open_trace
 from bfcviz.importers.rank_files import rank_files
 from bfcviz.importers.remote_file import is_url, local_copy
 from bfcviz.model import find_steps
@@ -159,7 +158,7 @@ def lead_without_failure(trace: Trace, found: Growths) -> tuple[str, ...]:
     grown = leak_search.growth_until(Model(trace, found.pool), len(trace))
     if grown is None:
         return growths_lead(trace, found)
-    return (*growths_lead(trace, found), f"  {cut(grown.names[0])} grows: {leak_search.growing_text(grown)}.")
+    return (*growths_lead(trace, found), f"  {growing_sentence(grown)}")
 
 
 @_unrecorded_while_explaining()
@@ -647,7 +646,7 @@ def trace_from(source: Any) -> Trace:
     if isinstance(source, Trace):
         return source
     if isinstance(source, str | os.PathLike):
-        return open_trace(source)
+        return open_source(source)
     if isinstance(found := getattr(source, "trace", None), Trace):  # a Watch, a LiveDashboard, a Model
         return found
     heaps = getattr(source, "heaps", None)

@@ -15,10 +15,11 @@ from bfcviz.analysis.diagnosis import (
 )
 from bfcviz.analysis.diagnosis_advice import others_hold_it
 from bfcviz.analysis.heap_settings import Family
-from bfcviz.analysis.leaks import growth_until
+from bfcviz.analysis.leaks import Growth, growing_text, growth_until
 from bfcviz.analysis.message_advice import AdviceWord
 from bfcviz.analysis.message_verdict import StatedCause
 from bfcviz.analysis.pinned_runs import Pin, Run, runs_with_pins
+from bfcviz.analysis.short_names import cut
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import RecordedFailure
 from bfcviz.events.schema import Kind
@@ -128,6 +129,11 @@ def judged_diagnosis(
     from bfcviz.analysis.diagnosis_advice import advice_for  # noqa: PLC0415  with the tables of all messages: `info` needs none
 
     return replace(found, advice=tuple(advice_for(found, model.trace, tries=tries, searches=searches)))
+
+
+def growing_sentence(found: Growth) -> str:
+    """Where no request failed: which holder grows with every step of the program, and by how much."""
+    return f"{cut(found.names[0])} grows: {growing_text(found)}."
 
 
 # ------------------------------------------------------------------------------

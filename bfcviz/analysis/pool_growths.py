@@ -645,11 +645,8 @@ def _nothing_wrong_growths(found: Growths) -> str:
     if found.times:
         grew = f"it grew {counted(found.times, 'time')}, by {format_bytes(found.granted)}"
     known = "" if found.is_whole else " in the recorded history, which begins later than the pool"
-    sure = "as far as the file goes, " if found.cut else ""
-    return (
-        f"{sure}nothing went wrong: the pool never grew while enough was free{known}; {grew}; {free} were free at the "
-        "peak"
-    )
+    sure = "as far as the file goes, " if found.cut else "nothing went wrong: "
+    return f"{sure}the pool never grew while enough was free{known}; {grew}; {free} were free at the peak"
 
 
 def _growth_pin_text(pin: GrowthPin) -> str:

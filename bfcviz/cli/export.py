@@ -1,6 +1,7 @@
 """`bfcviz export`: write one picture of a heap at one step to a file."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from bfcviz.cli.arguments import add_kinds, parse_event, parse_step
@@ -11,7 +12,7 @@ from bfcviz.figures.failure import VIEW as FAILURE
 from bfcviz.figures.failure import failure_step_to_show
 from bfcviz.figures.paper import COLUMN_MM, PAGE_MM
 from bfcviz.figures.view_options import PLAIN
-from bfcviz.importers.open_trace import open_trace
+from bfcviz.importers.open_trace import open_trace, others_than_opened
 from bfcviz.model.find_steps import NAMED_STEPS, failing_pool, opening
 from bfcviz.model.memory_kinds import use_kinds
 from bfcviz.terminal import say
@@ -92,6 +93,8 @@ def run(arguments: argparse.Namespace) -> None:
     out = Path(arguments.out)
     if out.exists() and Path(arguments.file).exists() and out.samefile(arguments.file):
         raise FileError(out, "", "is the file to draw from and would be overwritten; give another --out")
+    if others := others_than_opened(arguments.file):
+        say(f"bfcviz: {others}", file=sys.stderr)
     trace = open_trace(arguments.file)
     use_kinds(trace, arguments.kinds)
     pool, step = arguments.pool, arguments.step

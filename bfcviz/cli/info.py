@@ -10,7 +10,17 @@ from bfcviz.analysis.failures import all_failures
 from bfcviz.analysis.missing_numbers import missing_of_chunks
 from bfcviz.cli.arguments import add_more_files, asked_ranks, status_of
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events.origin import PROCESS_PEAK, Origin, Status, later_reasons, process_peak
+from bfcviz.events.memory_samples import process_peak_text
+from bfcviz.events.origin import (
+    ENDED_BY_SIGNAL,
+    PROCESS_PEAK,
+    Origin,
+    Status,
+    ending_signal,
+    later_reasons,
+    process_peak,
+    signal_text,
+)
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.find_steps import MOST_FAILURES, failures_left_out
@@ -80,6 +90,7 @@ def info(trace: Trace) -> dict[str, object]:
         "status": str(_SHOWN_STATUS.get(status, status)),
         "reasons": reasons,
         "events": len(trace),
+        **({} if (number := ending_signal(origin.details)) is None else {ENDED_BY_SIGNAL: number}),
         **({} if (peak := process_peak(origin.details)) is None else {PROCESS_PEAK: peak}),
         "allocators": [allocator for allocator, _ in allocators],
         "failures": [_failure_info(each) for each in failed],
@@ -166,8 +177,12 @@ def info_lines(origin: Origin, found: Mapping[str, Any], file: str = "") -> list
         _info_line("status", "; ".join([found["status"], *found["reasons"]])),
         _info_line("events", f"{found['events']:,}"),
     ]
-    if PROCESS_PEAK in found:
-        lines.append(_info_line("process at its peak", _info_size_text(found[PROCESS_PEAK])))
+    number = ending_signal(origin.details)
+    if number is not None:
+        ended = "; all events that its process wrote are here" if origin.has_ended_whole else ""
+        lines.append(_info_line("ended by", f"{signal_text(number)}{ended}"))
+    if (peak := process_peak_text(origin.details)) is not None:
+        lines.append(_info_line("process at its peak", peak))
     for check in _replay_checks(origin):
         rebuilt = f"{check['checked']:,} recorded events of {check['pool']} rebuilt"
         lines.append(_info_line("checked", f"{rebuilt}, {check['differing']:,} differ"))

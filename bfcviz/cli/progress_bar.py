@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
-from bfcviz.importers.open_trace import open_trace
+from bfcviz.importers.open_trace import open_trace, others_than_opened
 from bfcviz.periodic import Periodic
-from bfcviz.terminal import printable
+from bfcviz.terminal import printable, say
 
 if TYPE_CHECKING:  # a command that needs it waits for its import, and no other
     from bfcviz.whatif.search import SearchControl
@@ -83,12 +83,18 @@ class _CountedTrace(Trace):
 
 
 @contextmanager
-def open_with_progress(file: str) -> Iterator[Trace]:
+def open_with_progress(file: str, *, says_others: bool = True) -> Iterator[Trace]:
     """Open a file; until the end of the `with` a progress bar on a terminal shows how much of it was read.
+
+    Args:
+        file: to open.
+        says_others: name the other recordings of a folder with several on standard error.
 
     Raises:
         FileError: the file cannot be read.
     """
+    if says_others and (others := others_than_opened(file)):
+        say(f"bfcviz: {others}", file=sys.stderr)
     if not sys.stderr.isatty():
         yield open_trace(file)
         return

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
@@ -18,7 +18,8 @@ import bfcviz
 import bfcviz.cli.numpy_threads
 from bfcviz.cli.command import DONE, FAILED
 from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
-from bfcviz.events.origin import KEEP_BYTES, Origin, Status, later_reasons, process_peak
+from bfcviz.events.memory_samples import process_peak_text
+from bfcviz.events.origin import KEEP_BYTES, Origin, Status, ending_signal, later_reasons, signal_text
 from bfcviz.events.storage.drain import FolderDrain, check_can_free_space
 from bfcviz.events.storage.files import EARLIER, PRIVATE_FOLDER, is_locked
 from bfcviz.events.storage.folder import (
@@ -29,6 +30,7 @@ from bfcviz.events.storage.folder import (
     has_folder_events,
     has_several,
     hold_folder,
+    note_signal,
     read_origin,
     recordings_in,
 )
@@ -194,7 +196,12 @@ def signals_blocked() -> Iterator[set[int]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def run_program(words: Sequence[str], environment: Mapping[str, str], mask: set[int]) -> int:
+def run_program(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    mask: set[int],
+    was_ended: Callable[[int, int], object] = lambda process, number: None,  # noqa: ARG005
+) -> int:
     """Start the program of `bfcviz record`, wait for its end, and return its status as shells do (128 + a signal).
 
     Ctrl-C reaches the program through the terminal; signals sent to this process alone are forwarded.
@@ -203,6 +210,7 @@ def run_program(words: Sequence[str], environment: Mapping[str, str], mask: set[
         words: the program and its arguments.
         environment: its environment.
         mask: its signal mask, from the `signals_blocked` around this call.
+        was_ended: called with the program's process and the signal, if one ended it.
 
     Raises:
         BfcvizError: the program cannot be started.
@@ -215,6 +223,8 @@ def run_program(words: Sequence[str], environment: Mapping[str, str], mask: set[
     except OSError as error:
         why = _why_program_did_not_run(words[0], error)
         raise BfcvizError(f"cannot start {words[0]}: {why}") from error
+    if status < 0:
+        was_ended(process, -status)
     return status if status >= 0 else 128 - status
 
 
@@ -544,8 +554,11 @@ def _describe_recorded_trace(trace: Trace) -> list[str]:
     pools = [_describe_recorded_pool(trace, pool) for pool in range(len(trace.origin.pools))]
     way = _WAYS.get(str(details.get("way")), "recorded")
     whole = "complete" if trace.origin.status == Status.COMPLETE else "; ".join(trace.origin.reasons)
-    peak = process_peak(details)
-    process = [] if peak is None else [f"of {format_bytes(peak)} that the process had at its peak"]
+    number = ending_signal(details)
+    if number is not None and trace.origin.has_ended_whole:
+        whole = f"{signal_text(number)} ended the process, {whole}"
+    peak = process_peak_text(details)
+    process = [] if peak is None else [f"of {peak} that the process had at its peak"]
     return [f"{len(trace):,} events", " ".join([f"{way} {' and '.join(pools)}", *process]), whole]
 
 
@@ -694,7 +707,9 @@ def run(arguments: argparse.Namespace) -> int:
                 check_can_free_space(folder, "--keep")
             drain = FolderDrain(folder, IndexBuilder, arguments.keep)
             try:
-                status = run_program(words, _recording_environment(request), mask)
+                status = run_program(
+                    words, _recording_environment(request), mask, lambda *ended: _note_signal(folder, *ended)
+                )
             finally:
                 drain.end()
             is_recorded = _print_summary(arguments.out, Path(reports), earlier)
@@ -704,6 +719,14 @@ def run(arguments: argparse.Namespace) -> int:
             with suppress(OSError):  # it is not empty, or the program has removed it
                 folder.rmdir()
     return status or (DONE if is_recorded else FAILED)
+
+
+def _note_signal(folder: Path, process: int, number: int) -> None:
+    """Note in the recording of a process which signal ended it: only `bfcviz record`, which started it, knows it."""
+    for path in recordings_in(folder).values():
+        with suppress(BfcvizError, OSError):  # the disk is full: the recording is right without the note
+            if read_origin(path).origin.details.get("process") == process:
+                note_signal(path, number)
 
 
 def _check_keep(arguments: argparse.Namespace, selection: Selection) -> None:

@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int | None:
                 "the file states a failure, and has no heap and no events: leave --interactive, --pool and a range out"
             )
         return _write_report(_message_report(stated, form), out, force=arguments.force, status=None)
-    with open_with_progress(file) as trace:
+    with open_with_progress(file, says_others=False) as trace:
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
         report = report_of(trace, *steps_of(arguments, trace), pool)
         if report.worst_growth is not None and report.grown is not None:

@@ -865,9 +865,9 @@ class Inspector(InspectorTraits):
 def _trace_to_inspect(source: Any) -> Trace:
     """The trace, or that of the file at a path."""
     if isinstance(source, str | os.PathLike):
-        from bfcviz.importers.open_trace import open_trace  # noqa: PLC0415  slow to import, and often not needed
+        from bfcviz.importers.open_trace import open_source  # noqa: PLC0415  slow to import, and often not needed
 
-        return open_trace(source)
+        return open_source(source)
     if not isinstance(source, Trace):
         raise BfcvizError(
             f"an Inspector shows a Trace or the path of a file, not {source!r}: show a live heap with "

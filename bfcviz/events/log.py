@@ -408,6 +408,17 @@ class EventLog:
         if lost:
             self.truncated = True
 
+    def note_term(self, path: bytes) -> bool:
+        """Write a file with the number of events when SIGTERM ends this process, if that has its default action.
+
+        Of one log at a time, until `forget_term`; see sigterm.h. Returns whether it will.
+        """
+        return bool(log_memory.note_term(path, self.written))
+
+    def forget_term(self) -> None:
+        """Note no SIGTERM of this process any more; needed before the log is freed."""
+        log_memory.forget_term()
+
     def leave_to_parent(self) -> None:
         """Let the log write to a ring instead of the file, in a forked process: the file is the parent's."""
         if not self.on_file:

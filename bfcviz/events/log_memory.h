@@ -11,6 +11,7 @@
 #include "bfcviz/c/attributes.h"
 #include "bfcviz/events/event_record.h"
 #include "bfcviz/events/sigbus.h"
+#include "bfcviz/events/sigterm.h"
 
 /* A record is written and copied as eight words, each one atomic access: readers copy a ring while it is overwritten,
    and check afterwards whether it was. */

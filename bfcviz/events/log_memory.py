@@ -140,3 +140,12 @@ def last_error() -> int:
 def is_limit() -> bool:
     """Whether the memory of a log could not be mapped because its file may not be larger."""
     return last_error() == errno.EFBIG
+
+
+def note_term(path: bytes, count: int) -> bool:  # noqa: ARG001  C reads the count when the signal comes
+    """No note of SIGTERM in Python: a handler would run between two instructions of the program."""
+    return False
+
+
+def forget_term() -> None:
+    """Leave SIGTERM to the process that writes a log, as it was."""

@@ -24,7 +24,9 @@ from numpy.typing import NDArray
 from bfcviz.events.event_record import RECORD
 from bfcviz.events.log import EVENTS_FILE
 from bfcviz.events.log_memory import MAPPED_SLOTS, SLOT
+from bfcviz.events.origin import process_peak
 from bfcviz.events.storage.files import append
+from bfcviz.units import format_bytes
 
 PROCESS_FILE: Final = "process.bin"
 DEVICE_FILE: Final = "device.bin"
@@ -62,6 +64,14 @@ class MemorySamples(NamedTuple):
 def process_memory(details: Mapping[str, object]) -> MemorySamples | None:
     """The memory samples of a process in an origin's details; None: there are none, or they cannot be right."""
     return _memory_samples(details.get(PROCESS_MEMORY), "resident_bytes")
+
+
+def process_peak_text(details: Mapping[str, object]) -> str | None:
+    """The peak of the recorded process in words: `at least` the highest sample where its end could not say the peak."""
+    if (peak := process_peak(details)) is not None:
+        return format_bytes(peak)
+    samples = process_memory(details)
+    return None if samples is None else f"at least {format_bytes(int(samples.num_bytes.max()))}"
 
 
 def device_memory(details: Mapping[str, object], device: int | None) -> MemorySamples | None:

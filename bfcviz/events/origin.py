@@ -1,6 +1,7 @@
 """Origin: where a trace comes from, how reliable it is, and its heaps."""
 
 import json
+import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -26,6 +27,7 @@ from bfcviz.units import parse_bytes
 # `framework`   `tensorflow`, `jax`, `torch`, `rmm` or `vulkan`: whose settings an advice must name
 # `known_gaps`  the reasons of the origin that were known when the recording began, see `KnownGaps`
 # `keep_bytes`  how many bytes of the newest events a recording keeps; all where it is missing
+# `ended_by_signal`  the signal that ended the recorded process; missing: none did, or it is not known which
 # `end_missing` the file was not written to its end, see `end_missing`
 # ============  ==============================================================================================
 
@@ -240,6 +242,24 @@ _END_MISSING: Final = "end_missing"
 def end_missing(why: Sequence[str] | None) -> dict[str, object]:
     """The entry of the details of a file whose end is missing; empty without a reason why."""
     return {_END_MISSING: True} if why else {}
+
+
+ENDED_BY_SIGNAL: Final = "ended_by_signal"
+"""The detail with the number of the signal that ended the recorded process."""
+
+
+def ending_signal(details: Mapping[str, object]) -> int | None:
+    """By an origin's details, the signal that ended the recorded process; None: none, or unknown."""
+    value = details.get(ENDED_BY_SIGNAL)
+    return value if type(value) is int and 0 < value < 1 << 10 else None
+
+
+def signal_text(number: int) -> str:
+    """The name of a signal: `SIGTERM`; of one that this system does not have its number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 PROCESS_PEAK: Final = "process_peak_bytes"

@@ -21,7 +21,8 @@ from bfcviz.analysis.diagnosis import (
     verdict_title,
     without_failure,
 )
-from bfcviz.analysis.failures import diagnose, diagnosis_json
+from bfcviz.analysis.failures import diagnose, diagnosis_json, growing_sentence
+from bfcviz.analysis.leaks import Growth, growth_until
 from bfcviz.analysis.missing_numbers import missing_of_chunks
 from bfcviz.analysis.pinned_runs import Pin, largest_first
 from bfcviz.analysis.pool_growths import (
@@ -42,7 +43,7 @@ from bfcviz.model.holders import Holders, holders, largest_holder_rows, other_ho
 from bfcviz.model.model import Model, ModelStats
 from bfcviz.model.timelines import TIMELINE, timeline
 from bfcviz.terminal import escaped, json_text
-from bfcviz.units import counted, format_bytes
+from bfcviz.units import counted, format_bytes, signed_bytes
 
 POINTS: Final = 600
 """Rows of a timeline: more would not be seen on a page."""
@@ -83,6 +84,9 @@ class HeapReport:
     series: NDArray[np.void]  # of TIMELINE, over the steps of the report; empty where the file has no history
     times: tuple[float, float]  # seconds of the first and the last event, since the first event of the trace
     holders: Sequence[Holders]  # who held the memory at the step shown, by each grouping that tells something
+    growing: Growth | None = (
+        None  # of a whole trace without a failure, what grows with every step of the program
+    )
     saving: str = ""  # what a setting would save of `grown`, as a sentence; empty: nothing, or not known
 
     @property
@@ -148,6 +152,7 @@ def report_of(
         model.seek(_reported_peak(trace, chosen, (first, last))[1])
         shown = without_failure(trace, chosen, model)
     has_history = not holds_only_states(trace.origin.details)
+    is_searched = not failed and (first, last) == (trace.first, len(trace))
     series = timeline(trace, chosen, first, last, POINTS) if has_history else np.zeros(0, TIMELINE)
     return HeapReport(
         origin=trace.origin,
@@ -155,7 +160,7 @@ def report_of(
         steps=(first, last),
         pool=chosen,
         shown=shown,
-        grown=None if failed or (first, last) != (trace.first, len(trace)) else growths(trace, chosen),
+        grown=growths(trace, chosen) if is_searched else None,
         stats=model.stats(),
         failures=[diagnose(trace, step - 1, runs=0) for step in failed[:FAILURES]],
         failed=len(failed),
@@ -164,6 +169,7 @@ def report_of(
         series=series,
         times=_reported_times(trace, (first, last)),
         holders=_telling_holders([holders(model, by) for by in _GROUPINGS]),
+        growing=growth_until(model, last) if is_searched else None,
     )
 
 
@@ -248,6 +254,7 @@ def as_json(report: HeapReport, ranks: RankSet | None = None) -> str:
         "failures": [diagnosis_json(each) for each in report.failures],
         "failed_requests": report.failed,
         **(growths_json([report.grown]) if report.grown is not None else {}),
+        **({} if report.growing is None else {"grows_every_step": _report_growing_json(report.growing)}),
         "heaps": [
             {"name": heap.name, "regions": heap.regions, **_report_totals_json(heap.stats, origin, pool)}
             for pool, heap in enumerate(report.heaps)
@@ -279,6 +286,20 @@ def _report_holders_json(found: Holders) -> list[dict[str, Any]]:
     ]
 
 
+def _report_growing_json(found: Growth) -> list[dict[str, Any]]:
+    """What grows with every step of the program as JSON values."""
+    rows = [(row, *found.a_step(row)) for row in range(min(found.growing, _HOLDERS))]
+    return [
+        {
+            "holder": found.names[row],
+            "bytes": int(found.rows["bytes"][row]),
+            "bytes_a_step": num_bytes,
+            "chunks_a_step": chunks,
+        }
+        for row, chunks, num_bytes in rows
+    ]
+
+
 def _report_timeline_json(report: HeapReport) -> list[dict[str, Any]]:
     """The memory over the steps of a report as JSON values."""
     series = report.series
@@ -295,6 +316,8 @@ def _report_timeline_json(report: HeapReport) -> list[dict[str, Any]]:
 
 MOST_ROWS: Final = 12
 """Holders, and chunks in the way, that are listed."""
+
+GROWS: Final = "What grows with every step"
 
 NO_HOLDERS: Final = "The file does not say who allocated the chunks; their sizes are all there is:"
 
@@ -318,6 +341,8 @@ def title(report: HeapReport) -> str:
         return "The pool grew while enough was free"
     if not report.has_failure and not report.has_history:
         return "The file does not say whether a request failed"
+    if report.growing is not None:
+        return "No request failed, but the memory in use grows with every step"
     return verdict_title(report.shown.verdict if report.has_failure else Verdict.NO_FAILURE)
 
 
@@ -356,7 +381,8 @@ def paragraphs(report: HeapReport) -> list[str]:
     first = [summary(report), explanation(report)]
     if report.worst_growth is not None:
         first.reverse()
-    return [text for text in (*first, holder_line(report)) if text]
+    grows = "" if report.growing is None else growing_sentence(report.growing)
+    return [text for text in (*first, grows, holder_line(report)) if text]
 
 
 def advice(report: HeapReport) -> list[str]:
@@ -435,6 +461,22 @@ def pins(report: HeapReport) -> tuple[str, list[ReportRow]]:
     if run.chunks_in_use > len(shown):
         sentence += f" The {len(shown)} largest:"
     return sentence, [_report_pin_row(pin, run.bytes_in_use) for pin in shown]
+
+
+def growing_rows(report: HeapReport) -> list[ReportRow]:
+    """The holders that grow with every step of the program, as rows of a report; the share is of all that grew so."""
+    if (found := report.growing) is None:
+        return []
+    rows = [(row, *found.a_step(row)) for row in range(min(found.growing, MOST_ROWS))]
+    return [
+        ReportRow(
+            short_report_name(found.names[row]),
+            f"{signed_bytes(num_bytes)} every step",
+            int(found.rows["bytes"][row]) / max(found.grown_bytes, 1),
+            f"{chunks:+,.1f} chunks every step",
+        )
+        for row, chunks, num_bytes in rows
+    ]
 
 
 def _report_pin_row(pin: Pin, whole: int) -> ReportRow:
@@ -616,6 +658,7 @@ def as_markdown(report: HeapReport, ranks: RankSet | None = None) -> str:
         lines += _report_section_markdown("Memory of the device", *_device_account_rows(report.shown.account))
     sentence, rows = pins(report)
     lines += _report_section_markdown("What is in the way", rows, sentence)
+    lines += _report_section_markdown(GROWS, growing_rows(report))
     for found in report.holders:
         lines += _report_section_markdown(
             f"Who holds the memory, by {found.by.replace('_', ' ')}", holder_rows(found)

@@ -139,6 +139,7 @@ def as_html(report: HeapReport, ranks: RankSet | None = None, live: LivePart = _
         "</section></div>",
         _device_account_html(report),
         _in_the_way_html(report),
+        _growing_html(report),
         f'<div class="still"><h2>Memory map {moment_words(report)}</h2>',
         _region_map_html(report),
         _over_time_html(report),
@@ -206,6 +207,11 @@ def _in_the_way_html(report: HeapReport) -> str:
     return (
         f"<h2>What is in the way</h2><p>{_page_text(sentence)}</p>{_rows_html(rows, ['asked'] * len(rows))}"
     )
+
+
+def _growing_html(report: HeapReport) -> str:
+    rows = content.growing_rows(report)
+    return f"<h2>{content.GROWS}</h2>{_rows_html(rows)}" if rows else ""
 
 
 _MAP: Final = 520  # pixels of the map at most: the page is read, not searched

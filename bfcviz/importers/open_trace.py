@@ -1,6 +1,7 @@
 """`open_trace`: open any file or folder that bfcviz reads as a Trace."""
 
 import os
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from importlib import import_module
@@ -9,6 +10,7 @@ from typing import Final
 from weakref import finalize
 
 from bfcviz.errors import FileError
+from bfcviz.events.storage.folder import MAIN, recordings_in
 from bfcviz.events.trace import Trace
 from bfcviz.importers.file_format import Format, detect_format
 from bfcviz.importers.import_cache import imported
@@ -36,6 +38,30 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
         ) from None
     trace.path = path.absolute()
     return trace
+
+
+class OneOfSeveral(UserWarning):
+    """A folder with the recordings of several processes was opened, and the result is of one of them."""
+
+
+def open_source(path: str | os.PathLike[str]) -> Trace:
+    """As `open_trace`, for a path that a caller in Python gave: warns where the trace is one of several."""
+    trace = open_trace(path)
+    if others := others_than_opened(path):
+        warnings.warn(f"{others}; bfcviz.open_all reads all", OneOfSeveral, stacklevel=3)
+    return trace
+
+
+def others_than_opened(path: str | os.PathLike[str]) -> str:
+    """Which recording of a folder with several `open_trace` opens, and what the others are; "" where it has one."""
+    folder = Path(path)
+    if is_url(path) or not folder.is_dir() or len(found := recordings_in(folder)) < 2:
+        return ""
+    others = [str(place) for name, place in found.items() if name != MAIN]
+    return (
+        f"{folder} has the recordings of {len(found)} processes, and only that of the folder itself is used, of the "
+        f"process that started first; give one of the others in place of it: {listed(others)}"
+    )
 
 
 def _format_of(path: Path) -> Format:

@@ -23,7 +23,7 @@ from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.label_table import without_surrogates
 from bfcviz.events.memory_samples import SAMPLE_EVERY_S, add_device_sample, peak_of_process
 from bfcviz.events.origin import KEEP_BYTES, MEMORY_LIMITS, PROCESS_PEAK
-from bfcviz.events.storage.folder import claim_subfolder, remove_files
+from bfcviz.events.storage.folder import ENDED_FILE, claim_subfolder, remove_files
 from bfcviz.events.storage.recording import Recording
 from bfcviz.frameworks import WatchRequest, resolve, way_of
 from bfcviz.live import heap_provider, memory_limits
@@ -101,6 +101,8 @@ class ProcessRecording:
         self._process = os.getpid()
         self._has_ended = False
         source.__enter__()
+        if recording is not None:
+            recording.log.note_term(os.fsencode(recording.folder / ENDED_FILE))
         self._handler = get_handler()
         atexit.register(self.end)
         self.end_with_worker()
@@ -148,6 +150,7 @@ class ProcessRecording:
             if recording.log.head == 0:
                 _discard_worker(self._order, recording)
             recording.close()
+            recording.log.forget_term()
         except (FileError, OSError) as error:
             tell(self._order, UNWRITTEN, str(error))
 

@@ -587,7 +587,10 @@ _WIDTH: Final = 48  # characters of a name; the middle of a longer one is left o
 def holder_lines(found: Holders) -> list[str]:
     """The text of `Holders`: the largest ones as lines with bytes, share, chunks, and their names as a tree."""
     parts = summary(found, _LINES, _LEAST_SHARE)
-    lines = [f"{'bytes':>11} {'share':>7} {'chunks':>8}", *(_holders_text_line(part, found) for part in parts)]
+    lines = [
+        f"{'bytes':>11} {'share':>7} {'chunks':>8}",
+        *(_holders_text_line(part, found) for part in parts),
+    ]
     requested = int(found.rows["requested"][0])
     if found.requested_known and found.bytes_in_use - requested > _LEAST_WASTED * found.bytes_in_use:
         used = format_bytes(found.bytes_in_use)

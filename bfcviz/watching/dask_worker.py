@@ -86,7 +86,7 @@ class WorkerRecording:
         self.folder = claim_subfolder(Path(order.folder if self.is_shared else own_folder), name)
         process = {"process": os.getpid(), "started_ns": time.time_ns()}
         worker = {"worker": name, "host": platform.node(), **process}
-        details = {"framework": request.framework, **frameworks.details_of(request), **worker}
+        details = {**frameworks.details_of(request), **worker}
         self._title = title_of(request)
         with ExitStack() as discard, ExitStack() as undo:
             discard.callback(_remove_empty_worker_folder, self.folder)

@@ -211,7 +211,7 @@ def make_watch_source(
         if "log" in request.options:
             raise LiveError(f"{title_of(request)} has its own log and path={settings.path}: give one of them")
         folder = settings.path if len(settings.plan.requests) == 1 else settings.path / request.framework
-        details = {"framework": request.framework, **frameworks.details_of(request)}
+        details = frameworks.details_of(request)
         if settings.keep_bytes is not None:
             details[KEEP_BYTES] = settings.keep_bytes
         log = undo.enter_context(Recording(folder, [heap_provider.provider_pool(request)], details=details))

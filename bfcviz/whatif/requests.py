@@ -17,7 +17,7 @@ from bfcviz.events.label_table import Labels
 from bfcviz.events.origin import Origin, Status, holds_only_states, recorded_failures, requested_bytes_known
 from bfcviz.events.schema import EVENT, Events, Flag, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers.open_trace import open_trace
+from bfcviz.importers.open_trace import open_source
 from bfcviz.model import Model
 from bfcviz.model.find_steps import failing_pool
 from bfcviz.model.lifetimes import born_of
@@ -456,7 +456,7 @@ def _number_of(pool: int | str, trace: Trace) -> int:
 
 def _trace_of_requests(source: Any) -> Trace:
     if isinstance(source, str | os.PathLike):
-        return open_trace(source)
+        return open_source(source)
     if isinstance(found := getattr(source, "trace", None), Trace):  # a Watch, an Outcome, a Model
         return found
     return trace_of(source)

@@ -32,7 +32,16 @@ from bfcviz.events.label_table import MAX_LABEL_BYTES, SHORTEST_LINE, Labels, wi
 from bfcviz.events.log import EVENTS_FILE as EVENTS_FILE
 from bfcviz.events.log_memory import SLOT
 from bfcviz.events.memory_samples import SAMPLE_FILES, read_samples
-from bfcviz.events.origin import KEEP_BYTES, MAX_ORIGIN_BYTES, THREADS, Origin, Status, origin_from_json
+from bfcviz.events.origin import (
+    ENDED_BY_SIGNAL,
+    KEEP_BYTES,
+    MAX_ORIGIN_BYTES,
+    THREADS,
+    Origin,
+    Status,
+    origin_from_json,
+    signal_text,
+)
 from bfcviz.events.schema import EVENT, Events, Fault
 from bfcviz.events.storage.files import (
     EARLIER,
@@ -104,6 +113,8 @@ def claim_folder(folder: Path) -> FileIO:
 ORIGIN_FILE = "origin.json"
 THREADS_FILE = "threads.jsonl"
 """The names of the process's threads, a line for each; missing where none has events."""
+ENDED_FILE = "ended"
+"""The signal that ended the process, where that is known, and how many events its log had then."""
 BLOCKS_FILE = "events.bfc"
 """What a drain has packed of the events, from the first one on; EVENTS_FILE has the others."""
 RECORD = EVENT.itemsize
@@ -115,6 +126,7 @@ def files_of(folder: Path) -> list[Path]:
     names = (
         *SAMPLE_FILES,
         THREADS_FILE,
+        ENDED_FILE,
         EVENTS_FILE,
         BLOCKS_FILE,
         PACKED_LABELS_FILE,
@@ -185,6 +197,34 @@ def _number_in_folder_origin(path: Path, rest: Mapping[str, object], name: str) 
         raise FileError(path, name, f"is not a number of {name}")
     return number
 
+
+class _SignalNote(NamedTuple):
+    """What a folder says of the signal that ended its process: the signal, and the log's events if it counted them."""
+
+    number: int
+    events: int | None
+
+
+def _read_signal_note(folder: Path) -> _SignalNote | None:
+    try:
+        found = _SIGNAL_NOTE.fullmatch(read_small(folder / ENDED_FILE, _MOST_NOTE_BYTES))
+    except (FileError, ValueError):
+        return None
+    if found is None:  # the disk was full
+        return None
+    number, events = found.groups()
+    return _SignalNote(int(number), None if events is None else int(events))
+
+
+def note_signal(folder: Path, number: int) -> None:
+    """Note which signal ended the process of a recording that has not ended, unless the process has noted it."""
+    if read_origin(folder).events is None and _read_signal_note(folder) is None:
+        with replacing(folder / ENDED_FILE, overwrite=True, mode=PRIVATE_FILE) as made:
+            made.write_bytes(b"%d\n" % number)
+
+
+_SIGNAL_NOTE: Final = re.compile(rb"([1-9][0-9]{0,2})(?: ([0-9]{1,19}))?\n")  # sigterm.h writes it, too
+_MOST_NOTE_BYTES: Final = 64
 
 MAX_LABELS_BYTES = 1 << 30
 
@@ -442,12 +482,17 @@ class FolderSource(ArraySource):
     def _update_origin(self, origin: Origin, events: int | None, left_over: int) -> None:
         """Set the status of the folder's recording from its origin and from what was found."""
         status, reasons = origin.status, origin.reasons
+        details = {**origin.details, **self._beside_events(origin)}
+        note = None if self.following or events is not None else _read_signal_note(self.path)
+        if note is not None:
+            details[ENDED_BY_SIGNAL] = note.number
         if self.following:
             status = Status.RECORDING
+        elif note is not None and self._has_all_of(note, details) and not left_over:
+            status = Status.DEGRADED if reasons else Status.COMPLETE
         elif events != self.length or left_over:
             status = Status.TRUNCATED
-            reasons = (*reasons, _folder_shortfall_text(self.length, events, left_over))
-        details = {**origin.details, **self._beside_events(origin)}
+            reasons = (*reasons, _folder_shortfall_text(self.length, events, left_over, note))
         dropping = []
         if self.first:
             status = status if self.following else Status.TRUNCATED
@@ -463,6 +508,10 @@ class FolderSource(ArraySource):
         if damage:
             status = Status.DEGRADED
         self.origin = replace(origin, status=status, reasons=(*reasons, *damage), details=details)
+
+    def _has_all_of(self, note: _SignalNote, details: Mapping[str, object]) -> bool:
+        """Whether the folder has all that happened up to the signal: a served heap writes each event as it happens."""
+        return note.events is not None and details.get("way") == "serve" and self.length >= note.events
 
     def _what_was_dropped(self, details: Mapping[str, object]) -> str:
         """Which events at the beginning of the folder's recording are not kept, and why."""
@@ -496,9 +545,12 @@ def _read_thread_names(path: Path) -> dict[str, Any]:
     return {THREADS: names} if names else {}
 
 
-def _folder_shortfall_text(found: int, written: int | None, left_over: int) -> str:
+def _folder_shortfall_text(found: int, written: int | None, left_over: int, note: _SignalNote | None) -> str:
     if written is None:
-        return f"recording did not end cleanly; {found} complete events read{_folder_tail_text(left_over)}"
+        ended = "" if note is None else f": {signal_text(note.number)} ended its process"
+        if note is not None and signal_text(note.number) == "SIGKILL":
+            ended += ", as Linux does when the machine or its container has no memory left, and kill -9"
+        return f"recording did not end cleanly{ended}; {found} complete events read{_folder_tail_text(left_over)}"
     return f"{written} events were recorded, {found} can be read{_folder_tail_text(left_over)}"
 
 

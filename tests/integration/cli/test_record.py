@@ -19,7 +19,7 @@ from bfcviz.analysis.failures import diagnosis_json
 from bfcviz.cli.info import info, info_lines
 from bfcviz.cli.record import prepare_folder
 from bfcviz.errors import FileError
-from bfcviz.events.origin import Status, memory_limits, process_peak
+from bfcviz.events.origin import Status, ending_signal, memory_limits, process_peak
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.files import EARLIER
 from bfcviz.events.storage.folder import recordings_in
@@ -419,6 +419,66 @@ def test_ranks_are_recorded_and_their_launcher_is_not(tmp_path):
     assert "not recorded" not in done.stderr
     with pytest.raises(FileError, match="rank-0"):
         Trace.open(folder)
+
+
+@pytest.mark.skipif(not COMPILED, reason="the handler is in C")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_that_a_pool_terminates_have_lost_nothing(method, tmp_path):
+    (tmp_path / "pool.py").write_text(f"""
+import multiprocessing as mp
+import numpy as np
+def work(n): return len(np.empty(n, np.uint8))
+if __name__ == "__main__":
+    with mp.get_context({method!r}).Pool(1) as pool: print(pool.map(work, [4001, 4002]))
+""")
+    done = recording("--", sys.executable, tmp_path / "pool.py", folder=tmp_path / "run")
+    assert (done.returncode, done.stdout) == (0, "[4001, 4002]\n")
+    (path,) = [path for name, path in recordings_in(tmp_path / "run").items() if name != "main"]
+    assert {4001, 4002} <= set(requests_in(path))
+    origin = Trace.open(path).origin
+    assert (origin.status, ending_signal(origin.details)) == (Status.COMPLETE, signal.SIGTERM)
+    assert origin.details["framework"] == "numpy"
+    assert "did not end cleanly" not in done.stderr
+
+
+SIGNALLED = """
+import os, signal, time
+import numpy as np
+np.empty(1234, np.uint8)
+assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+def ended(by_parent):
+    if (child := os.fork()) == 0:
+        time.sleep(60)
+    os.kill(child, by_parent)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+assert ended(signal.SIGTERM) == -signal.SIGTERM
+if HANDLED: signal.signal(signal.SIGTERM, lambda *_: os._exit(5))
+time.sleep(0.5)  # for a sample of the process
+os.kill(os.getpid(), NUMBER)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not COMPILED, reason="the handler is in C")
+@pytest.mark.parametrize(
+    ("number", "handled", "status", "whole"),
+    [
+        (signal.SIGTERM, False, 128 + signal.SIGTERM, True),
+        (signal.SIGTERM, True, 5, False),
+        (signal.SIGKILL, False, 128 + signal.SIGKILL, False),
+    ],
+)
+def test_the_signal_that_ended_the_program_is_known(number, handled, status, whole, tmp_path):
+    code = SIGNALLED.replace("HANDLED", str(handled)).replace("NUMBER", str(int(number)))
+    done = recording("--", sys.executable, "-c", code, folder=tmp_path / "run")
+    assert done.returncode == status, done.stderr
+    trace = Trace.open(tmp_path / "run")
+    assert 1234 in requests_of_trace(trace)
+    assert trace.origin.has_ended_whole is whole
+    assert ending_signal(trace.origin.details) == (None if handled else number)
+    shown = "\n".join(info_lines(trace.origin, info(trace)))
+    assert "process at its peak" in shown
+    assert (number.name in shown, number.name in done.stderr) == (not handled, not handled)
 
 
 def test_a_process_forked_without_multiprocessing_is_counted(tmp_path):

@@ -27,6 +27,7 @@ from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import LIGHT
 from bfcviz.model.find_steps import opening, peak
 from bfcviz.model.trace_from_source import trace_of
+from bfcviz.public_functions import lead_without_failure
 from bfcviz.units import format_bytes
 
 
@@ -69,6 +70,40 @@ def test_a_pool_that_grew_while_enough_was_free_leads():
     part = report_of(trace, 0, len(trace) - 1)  # growths are looked for in a whole trace
     assert part.worst_growth is None
     assert report_of(failed_heap()).worst_growth is None
+
+
+def grown_with_every_step():
+    """A program that keeps 64 KiB of each step, and something else that it frees."""
+    heap = new_heap(64 * MiB)
+    for number in range(40):
+        heap.mark("step", number)
+        heap.free(heap.allocate(MiB, label="forward"))
+        heap.allocate(64 << 10, label="kept|<b>")
+    return trace_of(heap)
+
+
+@pytest.mark.parametrize("form", ["md", "html", "interactive"])
+def test_what_grows_with_every_step_leads_where_nothing_failed(form):
+    trace = grown_with_every_step()
+    report = report_of(trace)
+    page = rendered(report, form)
+    (lead,) = [line for line in lead_without_failure(trace, growths(trace)) if "grows" in line]
+    assert report.growing.names[0] == "kept|<b>"
+    amount = lead.partition("grows: ")[2]
+    assert amount.strip() in page
+    assert page.index(content.title(report)) < page.index(amount.strip())
+    ((name, value, share, _),) = content.growing_rows(report)
+    assert (name, share) == ("kept|<b>", 1.0)
+    assert page.count(value) > 1
+    part = report_of(trace, 0, len(trace) - 1)  # looked for in a whole trace, as growths are
+    assert part.growing is None
+    assert report_of(failed_heap()).growing is None
+
+
+def test_json_has_what_grows_with_every_step():
+    (found,) = json.loads(rendered(report_of(grown_with_every_step()), "json"))["grows_every_step"]
+    assert (found["holder"], found["bytes_a_step"], found["chunks_a_step"]) == ("kept|<b>", 64 << 10, 1)
+    assert "grows_every_step" not in json.loads(rendered(report_of(grown_in_vain()), "json"))
 
 
 def test_it_shows_the_failure():

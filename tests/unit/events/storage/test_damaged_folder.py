@@ -1,5 +1,6 @@
 """Folders after killed processes, power failures, partial copies and changes by other programs."""
 
+import json
 import os
 from random import Random
 
@@ -9,7 +10,7 @@ from unit.events.conftest import COUNT
 from unit.events.fabricate import fabricate, fabricate_labels
 
 from bfcviz.errors import FileError
-from bfcviz.events.origin import Status
+from bfcviz.events.origin import Status, ending_signal
 from bfcviz.events.schema import EVENT
 from bfcviz.events.storage import folder as folder_module
 from bfcviz.events.storage.recording import Recording
@@ -33,6 +34,45 @@ def test_one_that_broke_off(broken_off):
     assert trace.origin.status is Status.TRUNCATED
     assert trace.origin.reasons == (f"recording did not end cleanly; {COUNT} complete events read",)
     assert np.array_equal(trace.read(0, COUNT), fabricate(COUNT))
+
+
+@pytest.mark.parametrize(
+    ("way", "note", "status", "number"),
+    [
+        ("serve", f"15 {COUNT}\n", Status.COMPLETE, 15),
+        ("serve", f"15 {COUNT - 1}\n", Status.COMPLETE, 15),  # one more was written before the process ended
+        ("serve", f"15 {COUNT + 1}\n", Status.TRUNCATED, 15),  # the disk was full
+        (
+            "observe",
+            f"15 {COUNT}\n",
+            Status.TRUNCATED,
+            15,
+        ),  # what was not yet read of the framework is missing
+        ("serve", "9\n", Status.TRUNCATED, 9),
+        ("serve", f"15 {COUNT}", Status.TRUNCATED, None),  # cut off
+        ("serve", "", Status.TRUNCATED, None),
+        ("serve", "0 1\n", Status.TRUNCATED, None),
+    ],
+)
+def test_one_whose_process_a_signal_ended(way, note, status, number, broken_off):
+    origin = json.loads((broken_off / "origin.json").read_text())
+    origin["details"]["way"] = way
+    (broken_off / "origin.json").write_text(json.dumps(origin))
+    (broken_off / "ended").write_text(note)
+    trace = Trace.open(broken_off)
+    assert (trace.origin.status, ending_signal(trace.origin.details)) == (status, number)
+    assert trace.origin.has_ended_whole is (status is Status.COMPLETE)
+    assert len(trace) == COUNT
+
+
+def test_a_note_of_a_signal_stays_as_the_process_wrote_it(folder, broken_off):
+    folder_module.note_signal(folder, 9)  # it ended before
+    assert ending_signal(Trace.open(folder).origin.details) is None
+    folder_module.note_signal(broken_off, 15)
+    folder_module.note_signal(broken_off, 9)
+    assert ending_signal(Trace.open(broken_off).origin.details) == 15
+    folder_module.remove_files(broken_off)
+    assert not [*broken_off.iterdir()]
 
 
 @pytest.mark.parametrize("torn", [1, 40, 63])
