@@ -91,8 +91,9 @@ def scaled_requests(stream: RequestStream, labels: str | Sequence[str] | None = 
         stream: the requests.
         labels: one or more names, or patterns such as `*/activation*`, of the blocks that grow. None: all but those
             allocated before the first step, and those allocated before the last step and never freed: weights and the
-            state of an optimizer. Where the marks are those of an optimizer's steps: all but those that the optimizer
-            allocates or finds in use. Without marks of steps: all that are freed.
+            state of an optimizer. Where the marks are those of an optimizer's steps: all but what the optimizer
+            allocates, and the gradients: what it finds in use with the size of an earlier block. Without marks of
+            steps: all that are freed.
 
     Raises:
         InvalidRequest: no block has such a label, none would grow, or the marks do not say which would.
@@ -108,15 +109,14 @@ def scaled_requests(stream: RequestStream, labels: str | Sequence[str] | None = 
         why = "the trace has no marks of steps, so blocks that are never freed stay as they are"
     else:
         name = stream.labels.name(int(stream.rows["label"][steps[0]]))
-        grows = made & ~((freed_at == len(stream)) & (at < steps[-1]))
         if _OPTIMIZER in name.casefold():
-            grows &= _outside_optimizer(stream, steps, freed_at, name)
+            grows = made & _outside_optimizer(stream, steps, freed_at, name)
             why = (
-                f"an optimizer's step begins at {name!r}: blocks that it requests or finds in use, and those from "
-                "before the first step, stay as they are"
+                f"an optimizer's step begins at {name!r}: blocks that it requests, those from before the first step, "
+                "and gradients, which it finds in use with the size of an earlier block, stay as they are"
             )
         else:
-            grows &= at > steps[0]
+            grows = made & (at > steps[0]) & ~((freed_at == len(stream)) & (at < steps[-1]))
             why = (
                 f"blocks from before the first mark {name!r}, or before the last one and never freed, stay as they "
                 "are"
@@ -156,7 +156,10 @@ def _freed_at(stream: RequestStream) -> NDArray[np.intp]:
 def _outside_optimizer(
     stream: RequestStream, steps: NDArray[np.intp], freed_at: NDArray[np.intp], name: str
 ) -> NDArray[np.bool_]:
-    """Whether each request lies in a forward or backward pass, and its block is freed before the optimizer's step.
+    """Whether each request lies in a forward or backward pass, and its block is no gradient.
+
+    A gradient is in use when the optimizer's step begins, and has the size of its parameter; the outputs of the model
+    that a variable keeps have other sizes.
 
     Args:
         stream: the requests.
@@ -182,7 +185,11 @@ def _outside_optimizer(
     at = np.arange(len(stream))
     begin = steps[0] if len(steps) > 1 else _one_whole_step(stream, int(steps[0]), works, freed_at, name)
     following = np.append(steps, len(stream))[np.searchsorted(steps, at)]
-    return ~works & (at > begin) & (freed_at <= following)
+    before = (stream.rows["kind"] == ALLOCATE) & (at < (steps[0] if begin < 0 else begin))
+    sizes: NDArray[np.int64] = stream.rows["size"]
+    parameters = sizes[before & (freed_at == len(stream))]
+    gradients = (freed_at > following) & np.isin(sizes, parameters)
+    return ~works & (at > begin) & ~gradients
 
 
 def _one_whole_step(
