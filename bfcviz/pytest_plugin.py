@@ -116,10 +116,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 def _broken_test_mark_lines(mark: pytest.Mark, used: MemoryUse, watched: "Watch") -> Iterator[str]:
     """How a test broke a mark, with its numbers."""
-    from bfcviz.units import format_bytes, parse_bytes  # noqa: PLC0415
+    from bfcviz.units import format_bytes  # noqa: PLC0415
 
     if mark.name == "bfc_limit":
-        most = parse_bytes(_test_mark_argument(mark), "bfc_limit")
+        most = _test_mark_size(mark, _test_mark_argument(mark))
         if used.peak > most:
             yield (
                 f"bfc_limit: {used.heap} had {format_bytes(used.peak)} in use at its peak, the mark allows "
@@ -127,7 +127,7 @@ def _broken_test_mark_lines(mark: pytest.Mark, used: MemoryUse, watched: "Watch"
             )
             yield from _test_holder_lines(watched, used.heap)
     elif mark.name == "bfc_no_leaks":
-        most = parse_bytes(mark.kwargs.get("most", mark.args[0] if mark.args else 0), "bfc_no_leaks")
+        most = _test_mark_size(mark, mark.kwargs.get("most", mark.args[0] if mark.args else 0))
         if used.leaked > most:
             yield (
                 f"bfc_no_leaks: {format_bytes(used.leaked)} that the test allocated are in use at its end, the mark "
@@ -135,7 +135,7 @@ def _broken_test_mark_lines(mark: pytest.Mark, used: MemoryUse, watched: "Watch"
             )
             yield from _test_leak_lines(watched)
     elif mark.name == "bfc_fragmentation":
-        if used.fragmentation > (most_in_pieces := float(_test_mark_argument(mark))):
+        if used.fragmentation > (most_in_pieces := _test_mark_share(mark)):
             yield (
                 f"bfc_fragmentation: at the peak of {used.heap} {used.fragmentation:.0%} of the free memory were not "
                 f"in the largest free chunk, the mark allows {most_in_pieces:.0%}"
@@ -150,13 +150,33 @@ def _test_mark_argument(mark: pytest.Mark) -> Any:
     return mark.args[0]
 
 
+def _test_mark_size(mark: pytest.Mark, value: Any) -> int:
+    """A size in a mark in bytes; the test fails where it is none."""
+    from bfcviz.units import parse_bytes  # noqa: PLC0415
+
+    try:
+        return parse_bytes(value, mark.name)
+    except (TypeError, ValueError) as error:
+        pytest.fail(f"{error}; {MARKS[mark.name]}", pytrace=False)
+
+
+def _test_mark_share(mark: pytest.Mark) -> float:
+    """The share in a mark; the test fails where it is none."""
+    value = _test_mark_argument(mark)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        pytest.fail(f"{mark.name}={value!r} is not a share, 0 to 1; {MARKS[mark.name]}", pytrace=False)
+
+
 def _test_not_fitting_lines(mark: pytest.Mark, watched: "Watch") -> Iterator[str]:
     from bfcviz.units import format_bytes  # noqa: PLC0415
     from bfcviz.whatif.policy_replay import replay  # noqa: PLC0415
 
     policy = mark.kwargs.get("policy", "bfc")
+    size = _test_mark_size(mark, _test_mark_argument(mark))
     for trace in watched.traces:
-        outcome = replay(trace, policy, _test_mark_argument(mark), stop_at_failure=True)
+        outcome = replay(trace, policy, size, stop_at_failure=True)
         if not outcome.fits:
             yield (
                 f"bfc_fits_in: under {outcome.policy} the requests of {trace.origin.pools[0].name} do not fit "

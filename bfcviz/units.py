@@ -71,6 +71,11 @@ def is_decimal(size: str) -> bool:
     return match is not None and bool(match[2]) and (match[3] or "").upper() == "B"
 
 
+def is_size_unit(word: str) -> bool:
+    """Whether a word is a unit that `parse_bytes` reads, such as `MiB`."""
+    return word[:1].isalpha() and _SIZE.fullmatch(f"1{word}") is not None
+
+
 def read_as(size: str | SupportsIndex | None) -> str:
     """What a size with a decimal unit was read as: `10 GB is 10,000,000,000 bytes (9.3 GiB)`; else empty."""
     if not isinstance(size, str) or not is_decimal(size):

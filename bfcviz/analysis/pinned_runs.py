@@ -16,7 +16,7 @@ from bfcviz.events.trace import Trace, event_times
 from bfcviz.model.lifetimes import born_of
 from bfcviz.model.model import Model
 from bfcviz.stack_frames import place_in_code
-from bfcviz.units import counted, format_bytes
+from bfcviz.units import counted, duration, format_bytes
 
 # ------------------------------------------------------------------------------
 # Runs: neighbouring chunks of one region that would hold a request once the chunks in use among them are freed.
@@ -176,7 +176,7 @@ class Pin:
         """When a pin was allocated and freed, and the first line of its stack, as far as they are known."""
         found = []
         if self.age is not None:
-            seconds = "" if self.age_s is None else f" ({self.age_s:.3g} s)"
+            seconds = "" if self.age_s is None else f" ({duration(round(self.age_s * 1e9))})"
             found.append(f"allocated {self.age:,} events before{seconds}")
         if self.freed is not None:
             found.append(f"freed at event {self.freed:,}")

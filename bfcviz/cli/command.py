@@ -5,6 +5,7 @@ A subcommand that runs a program returns the program's exit status.
 
 import argparse
 import os
+import re
 import shlex
 import sys
 import warnings
@@ -16,6 +17,7 @@ import bfcviz
 from bfcviz.cli.process_folder import recorded_folder
 from bfcviz.errors import BfcvizError
 from bfcviz.terminal import printable, say
+from bfcviz.units import is_size_unit
 
 PURPOSE: Final = "See every split, merge and extension of a GPU memory heap."
 COMMANDS: Final = {
@@ -112,21 +114,34 @@ def make_parser(given: Sequence[str]) -> argparse.ArgumentParser:
             command.set_defaults(run=module.run)
     if not given or (given[0] not in COMMANDS and not given[0].startswith("-")):
         parser.error(_no_command(given))
-    _refuse_unknown_option(parser if given[0].startswith("-") else commands.choices[given[0]], given)
+    _refuse_wrong_option(parser if given[0].startswith("-") else commands.choices[given[0]], given)
     return parser
 
 
-def _refuse_unknown_option(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
-    """Say that the command line has no such option, before argparse says that something else is missing."""
+def _refuse_wrong_option(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
+    """Say that the command line has no such option or value, before argparse says that something else is missing."""
     words = given[: given.index("--")] if "--" in given else given
     known = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001  has no public name
     takes_words = any(action.nargs in {argparse.REMAINDER, argparse.PARSER} for action in parser._actions)  # noqa: SLF001
+    if not takes_words:
+        _refuse_split_size(parser, words)
     names = [word.partition("=")[0] for word in words if word.startswith("--")]
     unknown = [name for name in names if not any(option.startswith(name) for option in known)]
     if not unknown or (takes_words and not given[0].startswith("-")):
         return
     option = f"{shlex.quote(unknown[0])}{_nearest(unknown[0], known, 0.75)}"
     parser.error(f"there is no option {option}; `{parser.prog} --help` lists the options")
+
+
+def _refuse_split_size(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Say that a size of the command line is one word, before its unit is taken as a file."""
+    for option, number, unit in zip(words, words[1:], words[2:], strict=False):
+        is_split = option.startswith("--") and _NUMBER.fullmatch(number) and is_size_unit(unit)
+        if is_split and not os.path.lexists(unit):
+            parser.error(f"a size is one word: write {option} {number}{unit}, without a blank")
+
+
+_NUMBER: Final = re.compile(r"[0-9][0-9,_]*(?:\.[0-9]*)?")
 
 
 def _no_command(given: Sequence[str]) -> str:

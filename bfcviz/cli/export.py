@@ -10,6 +10,8 @@ from bfcviz.figures import FIGURES, FORMATS, draw, export
 from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.failure import VIEW as FAILURE
 from bfcviz.figures.failure import failure_step_to_show
+from bfcviz.figures.mark_values import VIEW as MARK_VALUES
+from bfcviz.figures.mark_values import HasValues
 from bfcviz.figures.paper import COLUMN_MM, PAGE_MM
 from bfcviz.figures.view_options import PLAIN
 from bfcviz.importers.open_trace import open_trace, others_than_opened
@@ -112,6 +114,12 @@ def run(arguments: argparse.Namespace) -> None:
                 f"to show; `bfcviz why {arguments.file} --size SIZE` says whether a request would fit"
             )
         step = failed if trace.first <= step <= len(trace) else step
+    if arguments.figure == MARK_VALUES.name and not HasValues(trace, pool)():
+        say(
+            f"bfcviz: the figure `{MARK_VALUES.name}` is empty, because no mark of this file has a value that was "
+            'measured; bfcviz.mark("loss", 0.5) in the program records one',
+            file=sys.stderr,
+        )
     look = {"theme": arguments.theme, "colour": arguments.colour}
     figure = draw(arguments.figure, trace, step, pool=pool, **look)
     path = export(figure, arguments.out, style=arguments.style, width_mm=arguments.width)

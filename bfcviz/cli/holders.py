@@ -27,6 +27,7 @@ _MOST_CHUNKS: Final = 1000  # chunks of a holder that the JSON object lists
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `bfcviz holders`."""
+    parser.set_defaults(refuse=parser.error)
     parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
     add_more_files(parser)
     add_by(parser, "memory is grouped", "op, the names of labels")
@@ -69,6 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int | None:
     """Print the holders of memory, or the leaks; of several ranks first what their holders have in common."""
+    for name in ("phase", "events", "mark"):
+        if getattr(arguments, name) is not None and not arguments.leaks:
+            arguments.refuse(f"--{name} is of what leaks: give --leaks with it")
     ranks = asked_ranks(arguments, by=arguments.by, step="peak" if arguments.step is None else arguments.step)
     if ranks is None:
         _print_holders_or_leaks(open_trace(arguments.file), arguments)

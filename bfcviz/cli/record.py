@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from shutil import rmtree
+from shutil import rmtree, which
 from threading import Event, Thread
 from typing import Any, Final, NamedTuple
 
@@ -45,7 +45,7 @@ from bfcviz.model.find_steps import failures
 from bfcviz.model.model import Model
 from bfcviz.model.trace_index import IndexBuilder
 from bfcviz.terminal import say
-from bfcviz.units import format_bytes
+from bfcviz.units import format_bytes, is_size_unit
 
 # ------------------------------------------------------------------------------
 # EarlierRecording: the recording that `bfcviz record --force` replaces, when the new one has its first event.
@@ -681,6 +681,10 @@ def run(arguments: argparse.Namespace) -> int:
     words = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not words:
         arguments.refuse("no command was given; put it last: bfcviz record -o run.bfc -- python train.py")
+    if is_size_unit(words[0]) and which(words[0]) is None:
+        arguments.refuse(
+            f"the command would be {words[0]}, the unit of a size: a size is one word, such as --limit 90MiB"
+        )
     try:
         selection = selection_of(arguments)
     except LiveError as error:

@@ -53,6 +53,8 @@ BFC_STATIC int bfc_is_term_free(int or_default) {
 /* Note SIGTERM in a new file from now on; 0 where the program handles or ignores the signal. */
 BFC_STATIC int bfc_note_term(const char *path, const uint64_t *count) {
     struct sigaction ours;
+    if (getpid() == 1)
+        return 0; /* the first process of a container goes on after a signal without a handler */
     if (strlen(path) >= sizeof bfc_note_path || !bfc_is_term_free(1)) return 0;
     __atomic_store_n(&bfc_note_owner, 0, __ATOMIC_RELEASE);
     strcpy(bfc_note_path, path);

@@ -183,7 +183,14 @@ def test_with_an_unwritable_folder_the_program_does_not_run(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["--"], ["--limit", "much", "--", "true"], ["--nothing", "--", "true"]]
+    "words",
+    [
+        [],
+        ["--"],
+        ["--limit", "much", "--", "true"],
+        ["--nothing", "--", "true"],
+        ["--limit", "90", "MiB", "--", "true"],
+    ],
 )
 def test_a_usage_error_is_status_2(words, tmp_path, capsys):
     with pytest.raises(SystemExit) as left:

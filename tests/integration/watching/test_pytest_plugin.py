@@ -191,3 +191,19 @@ def test_it_works_in_several_processes(run, pytester):
 def test_a_test_without_a_mark_loads_nothing(pytester):
     pytester.makepyfile("import sys\ndef test_it(): assert 'numpy' not in sys.modules")
     pytester.runpytest_subprocess(*OPTIONS).assert_outcomes(passed=1)
+
+
+def test_a_mark_that_is_wrong_fails_its_test_without_a_traceback(run, pytester):
+    marks = (
+        'bfc_limit("10 apples")',
+        'bfc_no_leaks("few")',
+        'bfc_fragmentation("much")',
+        "bfc_fits_in(None)",
+    )
+    tests = [f"@pytest.mark.{mark}\ndef test_{number}(): pass\n" for number, mark in enumerate(marks)]
+    pytester.makepyfile(test_memory="import pytest\n" + "\n".join(tests))
+    done = run()
+    assert done.outcomes() == {"failed": len(marks)}
+    assert "10 apples" in done.text
+    assert "units.py" not in done.text
+    assert "pytest_plugin.py" not in done.text

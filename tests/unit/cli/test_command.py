@@ -1,5 +1,6 @@
 """The command line: its help, errors and exit statuses."""
 
+import shutil
 import warnings
 
 import pytest
@@ -118,6 +119,11 @@ def test_a_warning_is_one_line(monkeypatch, capsys):
         (["leaks", "run.bfc"], "`bfcviz holders --leaks FILE`"),
         (["what-grew", "run.bfc"], "`bfcviz holders --since MARK FILE`"),
         (["info"], "required: FILE\n"),
+        (["why", "--size", "20", "MiB", SAMPLE], "--size 20MiB"),
+        (["fit", "--device", "1.5", "g", SAMPLE], "--device 1.5g"),
+        (["holders", "--mark", "step", SAMPLE], "--leaks"),
+        (["holders", "--events", "5", "2", SAMPLE], "--leaks"),
+        (["holders", "--phase", "warm-up", SAMPLE], "--leaks"),
     ],
 )
 def test_a_usage_error_says_what_to_type(words, said, capsys):
@@ -125,3 +131,10 @@ def test_a_usage_error_says_what_to_type(words, said, capsys):
         main(words)
     last = capsys.readouterr().err.splitlines(keepends=True)[-1]
     assert said in last
+
+
+def test_a_file_with_the_name_of_a_unit_is_a_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    shutil.copyfile(SAMPLE, "b")
+    assert main(["holders", "--pool", "0", "b"]) == 0
+    assert " at step " in capsys.readouterr().out

@@ -3,6 +3,7 @@
 import csv
 
 import pytest
+from heaps import new_heap
 from shared import short_file, short_trace
 
 import bfcviz
@@ -184,3 +185,16 @@ def test_a_trace_is_never_replaced_by_its_own_numbers(tmp_path, capsys):
     assert packed.read_bytes() == before
     missing = str(tmp_path / "none.parquet")
     assert main(["export", missing, "--figure", "stats_timeline", "--out", str(packed)]) == 1
+
+
+def test_a_figure_of_marks_says_that_no_mark_has_a_value(tmp_path, capsys):
+    words = ["--figure", "mark_values", "-o", str(tmp_path / "values.svg")]
+    assert export(*words) == 0
+    assert "no mark" in capsys.readouterr().err
+    with bfcviz.Recording(tmp_path / "run") as recording:
+        heap = new_heap(log=recording.log, labels=recording.labels)
+        for number in range(3):
+            heap.mark("loss", 7 * number % 4)
+            heap.allocate(256)
+    assert main(["export", str(tmp_path / "run"), *words]) == 0
+    assert not capsys.readouterr().err
