@@ -111,20 +111,23 @@ class RequestsUntilFailure:
         while (self.limit // unit).bit_length() > replays:
             unit *= 2
         try:
-            return self._searched_limit(unit) if self._fails_as_recorded else None
+            return self._searched_limit(unit, replays) if self._fails_as_recorded else None
         except (InvalidRequest, TypeError, ValueError):  # as above
             return None
 
-    def _searched_limit(self, unit: int) -> int | None:
-        bad = self.limit // unit
+    def _searched_limit(self, unit: int, replays: int) -> int | None:
+        """A limit in `unit` that serves all: the smallest, or the best of so many replays; None: they find none."""
+        bad = max(self.limit, int(self.events["requested"][-1]) - 1) // unit
         good, step = bad + 1, max(bad // _FIRST_STEP, 1)
-        for _ in range(_MOST_STEPS):
+        for _ in range(min(_MOST_STEPS, replays)):
+            replays -= 1
             if not self._failed({}, good * unit):
                 break
             bad, good, step = good, good + step, 2 * step
         else:
             return None
-        while good - bad > 1:
+        while good - bad > 1 and replays > 0:
+            replays -= 1
             middle = (bad + good) // 2
             bad, good = (middle, good) if self._failed({}, middle * unit) else (bad, middle)
         return good * unit
@@ -663,7 +666,7 @@ def _larger_limit_advice(found: Diagnosis, asked: RequestsUntilFailure | None) -
         return
     how = words.limit.format(size=needed, mib=ceil(needed / MiB))
     if words.share and not total:
-        how = f"{words.share.format(share='...')}, {needed / limit:.2f} times as large"
+        how = f"{words.share.format(share='...')}, {ceil(100 * needed / limit) / 100:.2f} times as large"
     elif words.share and total:
         how = words.share.format(share=f"{min(1, ceil(100 * needed / total) / 100):.2f}")
     numbers = {"needed": needed, "limit": limit, "more": needed - limit}

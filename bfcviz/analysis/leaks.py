@@ -71,6 +71,13 @@ class Growth:
     bytes: NDArray[np.int64]
 
     @property
+    def reason(self) -> str:
+        """Why growth is not known; empty where it is."""
+        if self.steps.is_single:
+            return f"nothing repeats but single allocations of {self.steps.allocation!r}"
+        return self.steps.reason
+
+    @property
     def intervals(self) -> int:
         """How often what leaks was compared: from one end of a step to the next."""
         return max(len(self.steps.ends) - 1, 0)
@@ -117,7 +124,8 @@ class Growth:
 
     def is_every(self, row: int) -> bool:
         """Whether a holder leaks every step, as far as it was compared; else only some steps keep something."""
-        return bool(self.rows["times"][row] == self.intervals) and not 0 < self.a_step(row)[0] < _LEAST_EVERY
+        always = bool(self.rows["grows"][row] and self.rows["times"][row] == self.intervals)
+        return always and not 0 < self.a_step(row)[0] < _LEAST_EVERY
 
     def pace(self, row: int) -> str:
         """How a holder leaks: `every step` or `steadily`."""
@@ -130,7 +138,8 @@ class Growth:
         return pa.table(
             {
                 "holder": pa.array(list(self.names), pa.string()),
-                "every_step": self.rows["times"] == self.intervals,
+                "grows": self.rows["grows"],
+                "every_step": [self.is_every(row) for row in range(len(self.rows))],
                 "chunks_gained": self.rows["chunks"],
                 "bytes_gained": self.rows["bytes"],
                 "chunks_a_step": rates[:, 0],
@@ -180,18 +189,22 @@ def growth_until(model: Model, stop: int, *, still_held: bool = False) -> Growth
 
 
 def _kept_growth(found: Growth, how: Grouping, chunks: NDArray[np.void]) -> Growth:
-    """The holders that leaked and still have most of it in `chunks`: what is freed later is no leak."""
+    """The holders that leaked and still have most of it in `chunks`: what is freed later is no leak.
+
+    They have the chunks that they gained; or as much more as that, where a growing one is made anew in each step.
+    """
     ends = found.steps.ends
-    stayed = taken(chunks, (chunks["born"] >= ends[0]) & (chunks["born"] < ends[-1]))
-    numbers, paths = how.grouped(stayed)
-    sizes = np.zeros(len(paths), np.uint64)
-    np.add.at(sizes, numbers, stayed["size"])
-    left = dict(zip(map(how.text, paths), sizes.tolist(), strict=True))
-    kept = [
-        row
-        for row, name in enumerate(found.names[: found.growing])
-        if left.get(name, 0) >= _LEAST_KEPT * int(found.rows["bytes"][row])
-    ]
+    numbers, paths = how.grouped(chunks)
+    gained = (chunks["born"] >= ends[0]) & (chunks["born"] < ends[-1])
+    sizes = np.zeros((2, len(paths)), np.int64)
+    np.add.at(sizes[0], numbers, chunks["size"].astype(np.int64))
+    np.add.at(sizes[1], numbers[gained], chunks["size"][gained].astype(np.int64))
+    left = dict(zip(map(how.text, paths), sizes.T.tolist(), strict=True))
+    kept = []
+    for row, name in enumerate(found.names[: found.growing]):
+        now, stayed = left.get(name, (0, 0))
+        if max(now - int(found.bytes[row, 0]), stayed) >= _LEAST_KEPT * int(found.rows["bytes"][row]):
+            kept.append(row)
     return replace(
         found,
         rows=found.rows[kept],
@@ -514,12 +527,9 @@ _MOST_IN_TABLE: Final = 30
 
 def growth_lines(trace: Trace, found: Growth) -> list[str]:
     """The report of what leaks every step: what was compared, then a line for each holder that grew."""
-    steps = found.steps
-    if steps.reason:
-        return [f"growth is not known: {steps.reason}"]
+    if found.reason:
+        return [f"growth is not known: {found.reason}"]
     lines = [_compared_steps_text(found)]
-    if steps.is_single:
-        return [f"growth is not known: nothing repeats but single allocations of {steps.allocation!r}"]
     count = found.growing
     if not count:
         return [*lines, "no holder grew every step"]

@@ -178,6 +178,6 @@ def _leak_growth_json(found: Growth) -> dict[str, Any]:
         "warm_up": steps.warm_up,
         "compared": steps.numbers.tolist(),
         "compared_at": steps.ends.tolist(),
-        "reason": steps.reason,
+        "reason": found.reason,
         "holders": found.to_arrow().to_pylist(),
     }

@@ -26,7 +26,10 @@ BFC_STATIC char *bfc_put_digits(char *stop, uint64_t number) {
 }
 
 BFC_STATIC void bfc_on_term(int number) {
+    struct sigaction
+        now; /* the default: SA_RESETHAND. Not so where a handler of the program called this one. */
     int error = errno;
+    if (sigaction(number, 0, &now) || now.sa_flags & SA_SIGINFO || now.sa_handler != SIG_DFL) return;
     if (getpid() == __atomic_load_n(&bfc_note_owner, __ATOMIC_ACQUIRE)) {
         char text[48], *stop = text + sizeof text, *start = stop;
         *--start = '\n';
@@ -39,7 +42,7 @@ BFC_STATIC void bfc_on_term(int number) {
             close(fd);
         }
     }
-    raise(number); /* SA_RESETHAND: the default action, when this returns */
+    raise(number); /* the default action, when this returns */
     errno = error;
 }
 

@@ -254,7 +254,7 @@ def as_json(report: HeapReport, ranks: RankSet | None = None) -> str:
         "failures": [diagnosis_json(each) for each in report.failures],
         "failed_requests": report.failed,
         **(growths_json([report.grown]) if report.grown is not None else {}),
-        **({} if report.growing is None else {"grows_every_step": _report_growing_json(report.growing)}),
+        **({} if report.growing is None else {"keeps_growing": _report_growing_json(report.growing)}),
         "heaps": [
             {"name": heap.name, "regions": heap.regions, **_report_totals_json(heap.stats, origin, pool)}
             for pool, heap in enumerate(report.heaps)
@@ -295,6 +295,7 @@ def _report_growing_json(found: Growth) -> list[dict[str, Any]]:
             "bytes": int(found.rows["bytes"][row]),
             "bytes_a_step": num_bytes,
             "chunks_a_step": chunks,
+            "every_step": found.is_every(row),
         }
         for row, chunks, num_bytes in rows
     ]
@@ -317,7 +318,7 @@ def _report_timeline_json(report: HeapReport) -> list[dict[str, Any]]:
 MOST_ROWS: Final = 12
 """Holders, and chunks in the way, that are listed."""
 
-GROWS: Final = "What grows with every step"
+GROWS: Final = "What keeps growing"
 
 NO_HOLDERS: Final = "The file does not say who allocated the chunks; their sizes are all there is:"
 
@@ -342,7 +343,7 @@ def title(report: HeapReport) -> str:
     if not report.has_failure and not report.has_history:
         return "The file does not say whether a request failed"
     if report.growing is not None:
-        return "No request failed, but the memory in use grows with every step"
+        return "No request failed, but the memory in use keeps growing"
     return verdict_title(report.shown.verdict if report.has_failure else Verdict.NO_FAILURE)
 
 
@@ -471,9 +472,9 @@ def growing_rows(report: HeapReport) -> list[ReportRow]:
     return [
         ReportRow(
             short_report_name(found.names[row]),
-            f"{signed_bytes(num_bytes)} every step",
+            f"{signed_bytes(num_bytes)} {'every' if found.is_every(row) else 'a'} step",
             int(found.rows["bytes"][row]) / max(found.grown_bytes, 1),
-            f"{chunks:+,.1f} chunks every step",
+            f"{chunks:+,.1f} chunks {'every' if found.is_every(row) else 'a'} step",
         )
         for row, chunks, num_bytes in rows
     ]

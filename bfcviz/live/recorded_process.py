@@ -150,9 +150,10 @@ class ProcessRecording:
             if recording.log.head == 0:
                 _discard_worker(self._order, recording)
             recording.close()
-            recording.log.forget_term()
         except (FileError, OSError) as error:
             tell(self._order, UNWRITTEN, str(error))
+        finally:
+            recording.log.forget_term()
 
 
 def begin(order: Order, framework: str) -> str:

@@ -130,7 +130,12 @@ def repeated_steps(trace: Trace, pool: int = 0, warm_up: int | None = None) -> E
     fits = [each for each in places if _may_separate_steps(each, len(seqs))]
     fits = sorted(fits, key=len)[:_MOST_KINDS]  # the longest steps first
     fits = sorted((part for each in fits for part in _by_size(each, sizes, len(seqs))), key=len)[:_MOST_KINDS]
-    shares = [_share_of_alike(np.diff(each), len(seqs)) for each in fits]
+    found = [_share_of_alike(np.diff(each), len(seqs)) for each in fits]
+    shares = [share if typical > 1 else 0.0 for share, typical in found]
+    if (
+        max(shares, default=0.0) < _LEAST_COVERED
+    ):  # else single allocations would hide the steps that they are part of
+        shares = [share for share, _ in found]
     best = max(shares, default=0.0)
     if best < _LEAST_COVERED:
         reason = "no allocation comes again and again, each time after about as much work"
@@ -153,15 +158,17 @@ def _by_size(places: NDArray[np.intp], sizes: NDArray[np.uint64], total: int) ->
     there, counts = np.unique(sizes[places], return_counts=True)
     if len(there) == 1:
         return [places]
-    often = there[counts > 2 * FEWEST][:_MOST_SIZES]
+    often = there[counts > 2 * FEWEST][np.argsort(counts[counts > 2 * FEWEST], kind="stable")][:_MOST_SIZES]
     parts = [places[sizes[places] == size] for size in often]
     return [places, *(each for each in parts if _may_separate_steps(each, total))]
 
 
-def _share_of_alike(work: NDArray[np.int64], total: int) -> float:
-    """Which share of all allocations is in steps that are equal; 0: there are too few to compare."""
-    alike = _alike_steps(work, by_work=True)
-    return float(work[alike].sum() / total) if len(alike) > 2 * FEWEST - 1 else 0.0
+def _share_of_alike(work: NDArray[np.int64], total: int) -> tuple[float, int]:
+    """Which share of all allocations is in equal steps, 0 if there are too few; and how many such a step makes."""
+    alike = work[_alike_steps(work, by_work=True)]
+    if len(alike) < 2 * FEWEST:
+        return 0.0, 0
+    return float(alike.sum() / total), int(np.median(alike))
 
 
 def _allocations_for_equal_steps(

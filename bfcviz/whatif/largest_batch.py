@@ -175,13 +175,13 @@ def _outside_optimizer(
         label = stream.labels[int(stream.rows["label"][mark])]
         if _OPTIMIZER in label.name.casefold():
             depth[mark] = (BEGINS in label.details) - (ENDS in label.details)
-    if not depth[steps].all():
+    total = np.cumsum(depth)
+    if not depth[steps].all() or len(set(total[steps].tolist())) > 1:  # else an end is missing
         raise InvalidRequest(
             f"the only marks of steps, {name!r}, are of the optimizer and do not say when its work ends, so it is not "
             "known which blocks grow with the batch; name their labels, or mark the beginning of each step"
         )
-    depth = np.cumsum(depth)
-    works = depth > min(int(depth.min()), 0)  # below 0: the trace begins within a step of the optimizer
+    works = total > min(int(total.min()), 0)  # below 0: the trace begins within a step of the optimizer
     at = np.arange(len(stream))
     begin = steps[0] if len(steps) > 1 else _one_whole_step(stream, int(steps[0]), works, freed_at, name)
     following = np.append(steps, len(stream))[np.searchsorted(steps, at)]

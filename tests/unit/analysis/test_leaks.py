@@ -271,6 +271,32 @@ def test_what_was_freed_before_the_failure_is_not_its_cause():
     assert growth_until(model, len(trace), still_held=True) is None
 
 
+def test_a_chunk_that_is_made_anew_and_larger_in_each_step_is_still_held():
+    """As `torch.cat` of a cache; the last step fails behind it."""
+    heap, old = PlainHeap(65536 * MiB), None
+    for step in range(21):
+        heap.free(heap.allocate(64 * KiB, "read"))
+        new = heap.allocate((step + 1) * 256 * MiB, "cache.cat")
+        if old is not None:
+            heap.free(old)
+        old = new
+        if step < 20:
+            heap.mark("step", step)
+    trace = heap.trace()
+    assert growth_until(Model(trace), len(trace), still_held=True).names == ["cache.cat"]
+
+
+@pytest.mark.parametrize("small", [1, 10, 16, 30])
+def test_small_memory_of_one_line_does_not_hide_the_steps_of_its_large_array(small):
+    heap = PlainHeap(1024 * MiB)
+    for _ in range(40):
+        heap.allocate(MiB, "rows.py:4")
+        for number in range(small):
+            heap.free(heap.allocate(256 * (number + 1), "rows.py:4"))
+    found = leaks(heap.trace()).growth
+    assert (found.steps.found, found.growing, found.a_step(0)) == (39, 1, (1, MiB))
+
+
 # ------------------------------------------------------------------------------
 # A leak in some steps only: an average, and only where it goes on.
 

@@ -101,9 +101,9 @@ def test_what_grows_with_every_step_leads_where_nothing_failed(form):
 
 
 def test_json_has_what_grows_with_every_step():
-    (found,) = json.loads(rendered(report_of(grown_with_every_step()), "json"))["grows_every_step"]
+    (found,) = json.loads(rendered(report_of(grown_with_every_step()), "json"))["keeps_growing"]
     assert (found["holder"], found["bytes_a_step"], found["chunks_a_step"]) == ("kept|<b>", 64 << 10, 1)
-    assert "grows_every_step" not in json.loads(rendered(report_of(grown_in_vain()), "json"))
+    assert "keeps_growing" not in json.loads(rendered(report_of(grown_in_vain()), "json"))
 
 
 def test_it_shows_the_failure():
