@@ -233,7 +233,9 @@ def test_no_route_fails_or_is_open(seen):
     assert found <= {404, 403, 302}, (seen.without, seen.with_it)
     printed = seen.log.read_text().split("Ctrl-C")[-1]
     # A kernel that ends while its thread of output still sends: pyzmq's, now and then, at the end of the process.
-    assert printed.count("Traceback") == printed.count("RuntimeError: zmq gc socket requested during shutdown")
+    assert printed.count("Traceback") == printed.count(
+        "RuntimeError: zmq gc socket requested during shutdown"
+    )
 
 
 def test_the_verdict_is_in_the_shell_and_the_first_screen_is_there_before_a_kernel(seen):
