@@ -117,10 +117,13 @@ class Growth:
         """Chunks and bytes that a holder leaks each equal step if that is always the same; else on average of all."""
         chunks, size = int(self.rows["chunks"][row]), int(self.rows["bytes"][row])
         equal, every = self.equal_steps, self._all_steps
-        gains = np.diff(self.chunks[row])
-        alike = equal >= _MOSTLY * every and chunks % equal == 0 and (gains == gains[0]).all()
+        alike = equal >= _MOSTLY * every and chunks % equal == 0 and self.is_even(row)
         steps = equal if alike else every
         return chunks / steps, size / steps
+
+    def is_even(self, row: int) -> bool:
+        """Whether a holder gains the same number of chunks from each compared end to the next."""
+        return len(set(np.diff(self.chunks[row]).tolist())) == 1
 
     def is_every(self, row: int) -> bool:
         """Whether a holder leaks every step, as far as it was compared; else only some steps keep something."""
@@ -242,10 +245,11 @@ class _LeakCounts:
         changes = np.diff(self._bytes, axis=1)
         times, most = np.count_nonzero(changes > 0, axis=1), changes.shape[1]
         gained = self._bytes[:, -1] - self._bytes[:, 0]
-        grows = (times == most) & (not steps.is_single)
-        if most >= 2 * _SPANS and not steps.is_single:
+        grows = times == most
+        if most >= 2 * _SPANS:
             spans = np.add.reduceat(changes, np.arange(_SPANS) * most // _SPANS, axis=1)
             grows |= (changes >= 0).all(axis=1) & (spans > 0).all(axis=1)
+        grows &= not steps.is_single
         order = np.lexsort([-gained, ~grows])
         order = order[gained[order] > 0]
         rows = np.zeros(len(order), GROWING)
@@ -521,6 +525,9 @@ def _leak_rows(
 _MOST: Final = 10
 """Holders in a text."""
 
+_SELDOM: Final = 0.6
+"""Chunks a step: of fewer a text says in how many steps there is one."""
+
 _MOST_IN_TABLE: Final = 30
 """Holders in a table of a notebook."""
 
@@ -575,10 +582,9 @@ def growing_text(found: Growth) -> str:
 def _gained_text(found: Growth, row: int) -> str:
     """What a holder leaks: `+12 chunks, +3.1 MiB every step`."""
     chunks, size = found.a_step(row)
-    if 0 < chunks < 0.6:
+    if 0 < chunks < _SELDOM:
         return f"about +1 chunk in {1 / chunks:,.0f} steps, {signed_bytes(size)} a step"
-    same = len(set(map(int, found.chunks[row, 1:] - found.chunks[row, :-1]))) == 1
-    amount = f"{chunks:+,.0f}" if same and chunks == int(chunks) else f"about {chunks:+,.1f}"
+    amount = f"{chunks:+,.0f}" if found.is_even(row) and chunks == int(chunks) else f"about {chunks:+,.1f}"
     every = "every" if found.is_every(row) else "a"
     return f"{amount} {'chunk' if amount == '+1' else 'chunks'}, {signed_bytes(size)} {every} step"
 

@@ -26,9 +26,9 @@ BFC_STATIC char *bfc_put_digits(char *stop, uint64_t number) {
 }
 
 BFC_STATIC void bfc_on_term(int number) {
-    struct sigaction
-        now; /* the default: SA_RESETHAND. Not so where a handler of the program called this one. */
+    struct sigaction now;
     int error = errno;
+    /* SA_RESETHAND has set the default, unless a handler of the program called this one. */
     if (sigaction(number, 0, &now) || now.sa_flags & SA_SIGINFO || now.sa_handler != SIG_DFL) return;
     if (getpid() == __atomic_load_n(&bfc_note_owner, __ATOMIC_ACQUIRE)) {
         char text[48], *stop = text + sizeof text, *start = stop;

@@ -84,9 +84,7 @@ class HeapReport:
     series: NDArray[np.void]  # of TIMELINE, over the steps of the report; empty where the file has no history
     times: tuple[float, float]  # seconds of the first and the last event, since the first event of the trace
     holders: Sequence[Holders]  # who held the memory at the step shown, by each grouping that tells something
-    growing: Growth | None = (
-        None  # of a whole trace without a failure, what grows with every step of the program
-    )
+    growing: Growth | None = None  # of a whole trace without a failure
     saving: str = ""  # what a setting would save of `grown`, as a sentence; empty: nothing, or not known
 
     @property

@@ -132,9 +132,8 @@ def repeated_steps(trace: Trace, pool: int = 0, warm_up: int | None = None) -> E
     fits = sorted((part for each in fits for part in _by_size(each, sizes, len(seqs))), key=len)[:_MOST_KINDS]
     found = [_share_of_alike(np.diff(each), len(seqs)) for each in fits]
     shares = [share if typical > 1 else 0.0 for share, typical in found]
-    if (
-        max(shares, default=0.0) < _LEAST_COVERED
-    ):  # else single allocations would hide the steps that they are part of
+    # Single allocations last: they would hide the steps that they are part of.
+    if max(shares, default=0.0) < _LEAST_COVERED:
         shares = [share for share, _ in found]
     best = max(shares, default=0.0)
     if best < _LEAST_COVERED:
@@ -158,7 +157,8 @@ def _by_size(places: NDArray[np.intp], sizes: NDArray[np.uint64], total: int) ->
     there, counts = np.unique(sizes[places], return_counts=True)
     if len(there) == 1:
         return [places]
-    often = there[counts > 2 * FEWEST][np.argsort(counts[counts > 2 * FEWEST], kind="stable")][:_MOST_SIZES]
+    order = np.argsort(counts, kind="stable")
+    often = there[order][counts[order] > 2 * FEWEST][:_MOST_SIZES]
     parts = [places[sizes[places] == size] for size in often]
     return [places, *(each for each in parts if _may_separate_steps(each, total))]
 
