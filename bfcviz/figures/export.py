@@ -5,6 +5,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -31,6 +32,9 @@ _CUT: Final = 20  # pixels of a PDF page that kaleido's fixed margins (0.1 inch 
 _RIM: Final = _CUT + 20  # pixels added to a PDF page: those, and 20 for long ticks
 _LINE: Final = 22  # pixels of the line of facts below a figure
 
+_ANSWER_S: Final = 60.0
+"""Seconds that a browser has for an image. It needs 1 to 10; seldom kaleido waits without end for one that starts."""
+
 
 def export(
     figure: go.Figure,
@@ -52,7 +56,7 @@ def export(
         width_mm: the width of a `paper` picture: 84 for one column, 174 for the page.
 
     Raises:
-        BfcvizError: the suffix is unknown, there is no browser, the figure has no numbers, the path cannot be
+        BfcvizError: the suffix is unknown, no browser starts or answers, the figure has no numbers, the path cannot be
             written, or the style is not one for this format or figure.
         MissingExtra: kaleido is not installed.
     """
@@ -139,16 +143,38 @@ def _rendered_by_browser(drawn: go.Figure, form: str) -> bytes:
     with warnings.catch_warnings():
         # If the user runs a kaleido server, it ignores kopts and warns.
         warnings.filterwarnings("ignore", "The kopts argument", UserWarning)
+        for _ in range(2):  # a browser that does not answer is started once more
+            try:
+                return _within_limit(
+                    # By default kaleido loads MathJax from the network.
+                    lambda: kaleido.calc_fig_sync(drawn.to_dict(), opts=options, kopts={"mathjax": False})
+                )
+            except TimeoutError:
+                continue
+            except (ChromeNotFoundError, RuntimeError) as error:
+                raise BfcvizError(
+                    f"export to .{form} needs a Chromium or Chrome, and kaleido found none that starts; install "
+                    "one (apt-get install chromium, or kaleido_get_chrome), or set BROWSER_PATH to it; "
+                    f".html, .csv and .parquet work without ({error})"
+                ) from error
+    raise BfcvizError(
+        f"export to .{form} needs a browser, and none of two that kaleido started drew the figure within "
+        f"{_ANSWER_S:g} s; try again, or export .html, .csv or .parquet, which need none"
+    )
+
+
+def _within_limit(draw: Callable[[], bytes]) -> bytes:
+    """What `draw` returns; TimeoutError after `_ANSWER_S`: its thread is then left to itself, with its browser."""
+    drawn: Future[bytes] = Future()
+
+    def run() -> None:
         try:
-            # By default kaleido loads MathJax from the network.
-            made: bytes = kaleido.calc_fig_sync(drawn.to_dict(), opts=options, kopts={"mathjax": False})
-        except (ChromeNotFoundError, RuntimeError) as error:
-            raise BfcvizError(
-                f"export to .{form} needs a Chromium or Chrome, and kaleido found none that starts; install "
-                "one (apt-get install chromium, or kaleido_get_chrome), or set BROWSER_PATH to it; "
-                f".html, .csv and .parquet work without ({error})"
-            ) from error
-    return made
+            drawn.set_result(draw())
+        except BaseException as error:  # noqa: BLE001  the caller raises it
+            drawn.set_exception(error)
+
+    threading.Thread(target=run, name="bfcviz image", daemon=True).start()
+    return drawn.result(_ANSWER_S)
 
 
 def _with_rim(figure: go.Figure, rim: int) -> go.Figure:

@@ -1,5 +1,7 @@
 """A dashboard in a page: user actions on it, and what the page shows; each action waits for a condition."""
 
+from contextlib import contextmanager
+
 import nbformat
 
 _SHOWS = """([view, step, words]) => view.querySelector('.bfcviz-step-line')?.textContent.includes(words)
@@ -10,6 +12,7 @@ _STATE = """view => JSON.stringify({
   dashboards: document.querySelectorAll('.bfcviz-dashboard').length,
   header: view.querySelector('.bfcviz-step-line')?.textContent,
   figure: view.querySelector('.bfcviz-figure')?.dataset.bfcvizStep,
+  download: view.querySelector('.bfcviz-download')?.textContent,
   sentences: [...view.querySelectorAll('.bfcviz-late, .bfcviz-figure-sentence, .bfcviz-dead')].map(e => e.textContent),
   lines: view.querySelector('.js-plotly-plot')?.data?.filter(t => t.name === 'this step').map(t => [t.visible, ...t.x]),
 })"""
@@ -54,13 +57,19 @@ class Board:
 
     def wait_for_step(self, step):
         """Wait until text and figure show it."""
+        with self._state_if_late(f"waited for step {step}"):
+            self.page.wait_for_function(_SHOWS, arg=[self.view.element_handle(), step, f"step {step:,} of"])
+
+    @contextmanager
+    def _state_if_late(self, doing):
+        """An error that something took too long also says what the page and Python show."""
         from playwright.sync_api import TimeoutError as TookTooLong  # noqa: PLC0415  slow to import
 
         try:
-            self.page.wait_for_function(_SHOWS, arg=[self.view.element_handle(), step, f"step {step:,} of"])
+            yield
         except TookTooLong as error:
             state = self.view.evaluate(_STATE)
-            raise TookTooLong(f"{error} Python is at {self.step()}, waited for {step}: {state}") from error
+            raise TookTooLong(f"{error} {doing}, Python is at {self.step()}: {state}") from error
 
     def plot(self):
         return self.view.locator(".js-plotly-plot").element_handle()
@@ -72,7 +81,8 @@ class Board:
         return self.view.locator(".bfcviz-chunk").inner_text()
 
     def press(self, button):
-        self.view.locator(f".bfcviz-{button}").click()
+        with self._state_if_late(f"pressed {button}"):
+            self.view.locator(f".bfcviz-{button}").click()
 
     def key(self, key):
         """As when the dashboard has the focus."""

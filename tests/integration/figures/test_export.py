@@ -3,6 +3,7 @@ import io
 import re
 import sys
 import xml.etree.ElementTree as ET
+from threading import Event
 
 import kaleido
 import plotly.graph_objects as go
@@ -160,6 +161,32 @@ def test_without_a_browser_it_says_what_to_install(figure, tmp_path, monkeypatch
     ):
         export(figure, tmp_path / "map.png")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_browser_that_does_not_answer_is_started_once_more(figure, tmp_path, monkeypatch):
+    calls, never = [], Event()
+
+    def answer(*_args, **_kwargs):
+        calls.append(1)
+        if len(calls) == 1:
+            never.wait()
+        return b"<svg/>"
+
+    monkeypatch.setattr(kaleido, "calc_fig_sync", answer)
+    monkeypatch.setattr(sys.modules["bfcviz.figures.export"], "_ANSWER_S", 0.05)
+    assert export(figure, tmp_path / "map.svg").read_bytes() == b"<svg/>"
+    assert len(calls) == 2
+    never.set()
+
+
+def test_browsers_that_do_not_answer_are_named_and_nothing_is_written(figure, tmp_path, monkeypatch):
+    never = Event()
+    monkeypatch.setattr(kaleido, "calc_fig_sync", lambda *_args, **_kwargs: never.wait())
+    monkeypatch.setattr(sys.modules["bfcviz.figures.export"], "_ANSWER_S", 0.05)
+    with pytest.raises(BfcvizError, match=r"within 0\.05 s.*\.html"):
+        export(figure, tmp_path / "map.svg")
+    assert not list(tmp_path.iterdir())
+    never.set()
 
 
 def test_without_kaleido_it_names_the_extra(figure, tmp_path, monkeypatch):
