@@ -590,13 +590,16 @@ def _mark_pairs_text(found: MarkPairs) -> str:
 
 def _align_by_steps(a: AlignedSide, b: AlignedSide) -> StepAlignment | str:
     marks = [step_marks(side.trace, side.facts.pool) for side in (a, b)]
+    unmarked = [side.facts.letter for side, (name, _) in zip((a, b), marks, strict=True) if not name]
+    if unmarked:
+        return f"no marks separate the steps of {' and '.join(unmarked)}"
     ends = [
         equal_step_ends(side.trace, side.facts.pool, seqs)
         for side, (_, seqs) in zip((a, b), marks, strict=True)
     ]
     missing = [letter for letter, mine in zip("AB", ends, strict=True) if len(mine) < FEWEST_MARKS]
     if missing:
-        return f"the requests of {' and '.join(missing)} do not repeat step by step"
+        return f"fewer than {FEWEST_MARKS} steps between the marks of {' and '.join(missing)} did about the same work"
     count = min(map(len, ends))
     names = [f"equal step {order:,}" for order in range(1, count + 1)]
     known = " and ".join(repr(name) for name, _ in marks)

@@ -203,11 +203,13 @@ class GrowthChanges:
         rows: those that grow only in B first, each by bytes a step.
         reasons: why growth is not known in A and in B; empty: it is known.
         steps: how many ends of equal steps were compared in A and in B.
+        allocation: without marks: the kind of allocation that begins each of these steps; empty otherwise.
     """
 
     rows: Sequence[HolderGrowth]
     reasons: tuple[str, str]
     steps: tuple[int, int]
+    allocation: str
 
     def to_arrow(self) -> "Table":
         """One row a compared holder: bytes it gains each step in A and in B, and the verdict."""
@@ -248,7 +250,8 @@ def growth_changes(
     order = list(GrowthVerdict)
     rows.sort(key=lambda row: (order.index(row.verdict), -max(row.a or 0.0, row.b or 0.0)))
     reasons, ends = [each.steps.reason for each in found], [len(each.steps.ends) for each in found]
-    return GrowthChanges(tuple(rows), (reasons[0], reasons[1]), (ends[0], ends[1]))
+    # Without marks, the steps of both begin with the same allocation, or those of both are not known.
+    return GrowthChanges(tuple(rows), (reasons[0], reasons[1]), (ends[0], ends[1]), found[0].steps.allocation)
 
 
 def _growth_steps_to_compare(a: AlignedSide, b: AlignedSide, mark: str | None) -> list[EqualSteps]:
@@ -1031,6 +1034,8 @@ def _compared_growth_lines(found: RecordingComparison) -> Iterator[str]:
     )
     if a and b:
         return
+    if growth.allocation:
+        yield f"compared steps: from each allocation of {growth.allocation!r} to the next"
     if not growth.rows:
         yield "no holder grows with every step of the program"
     for row in growth.rows[:_GROWING]:
@@ -1076,6 +1081,9 @@ def comparison_json(found: RecordingComparison) -> dict[str, Any]:
             "holders": found.growth.to_arrow().to_pylist(),
             "a_reason": found.growth.reasons[0],
             "b_reason": found.growth.reasons[1],
+            "a_steps": found.growth.steps[0],
+            "b_steps": found.growth.steps[1],
+            "steps_begin_with": found.growth.allocation or None,
         },
         "notes": list(found.notes),
     }

@@ -104,6 +104,17 @@ def test_a_way_can_be_asked_for_and_refused():
         aligned(a, b, "time")
 
 
+def test_steps_without_marks_are_not_called_unlike():
+    whole = Training(mark="iteration").trace()
+    said = []
+    for other in (Training(mark=None).trace(), Training(mark="step", steps=2).trace()):
+        with pytest.raises(TraceError) as error:
+            aligned(whole, other, "steps")
+        said.append(str(error.value))
+    assert said[0] != said[1]
+    assert "marks" in aligned(Training(mark=None).trace(), Training(mark=None).trace()).reason
+
+
 def test_one_moment_cannot_be_aligned():
     state = sample_trace("oom_log")
     found = aligned(state, Training().trace())

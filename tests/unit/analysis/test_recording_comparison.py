@@ -446,6 +446,15 @@ def test_steps_without_marks_are_compared_where_both_programs_repeat_the_same():
     assert [(row.holder, row.verdict, row.a) for row in found.rows] == [
         ("history/append", GrowthVerdict.ONLY_B, 0.0)
     ]
+    assert found.allocation == "forward/layer_0"
+    assert growth_changes(*common(Training().trace(), Training().trace())).allocation == ""
+
+
+def test_the_answer_says_one_thing_of_steps_without_marks():
+    found = compared(Training(mark=None), Training(mark=None, leak=True))
+    steps = comparison_json(found)["growth"]
+    assert (steps["a_reason"], steps["b_reason"], steps["steps_begin_with"]) == ("", "", "forward/layer_0")
+    assert min(steps["a_steps"], steps["b_steps"]) >= 4
 
 
 def test_without_steps_in_a_growth_of_b_is_listed_and_not_called_new():
