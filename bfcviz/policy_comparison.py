@@ -587,7 +587,17 @@ def remarks(comparison: Comparison) -> list[str]:
     found += uncompared(result.name for result in comparison.results)
     found += [text for result in comparison.results if (text := _range_of_orders(result))]
     found += _unknown_cells(comparison)
+    found += outcome_notes(comparison)
     return [*found, *(f"note: {printable(note)}" for note in comparison.stream.notes)]
+
+
+def outcome_notes(comparison: Comparison) -> list[str]:
+    """What compared policies were asked for and did not do, a sentence each."""
+    return [
+        f"{result.name}: {result.outcome.note}"
+        for result in comparison.results
+        if result.outcome is not None and result.outcome.note
+    ]
 
 
 def _range_of_orders(result: PolicyResult) -> str:

@@ -99,6 +99,8 @@ def plan_lines(plan: PackingPlan, stream: RequestStream, reserved: Reserved | No
     if plan.height > plan.least:
         least = f"within {100 * plan.excess:.1f} % of the least that is proven, {format_bytes(plan.least)}"
     lines = [f"one region of {format_bytes(plan.height)} has a place for each allocation: {least}"]
+    if plan.not_searched:
+        lines.append(f"no search was made: {plan.not_searched}")
     if reserved is not None:
         saved = reserved.num_bytes - plan.height
         under = f" under {format_bytes(reserved.limit)}" if reserved.limit is not None else " without a limit"
@@ -117,6 +119,7 @@ def plan_json(
         "plan_bytes": plan.height,
         "least_bytes": plan.least,
         "found_by": plan.order,
+        "not_searched": plan.not_searched or None,
         "reserved_bytes": None if reserved is None else reserved.num_bytes,
         "reserved_under_limit_bytes": None if reserved is None else reserved.limit,
         "saved_bytes": None if reserved is None else max(reserved.num_bytes - plan.height, 0),

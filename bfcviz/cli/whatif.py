@@ -15,7 +15,7 @@ from bfcviz.cli.arguments import (
 )
 from bfcviz.cli.command import DONE, FAILED, INTERRUPTED
 from bfcviz.errors import InvalidRequest
-from bfcviz.policy_comparison import PolicyComparison, compare_policies, comparison_text
+from bfcviz.policy_comparison import PolicyComparison, compare_policies, comparison_text, outcome_notes
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes, read_as
 from bfcviz.whatif.own_rules import USUAL
@@ -170,7 +170,7 @@ def comparison_json(found: PolicyComparison) -> dict[str, Any]:
         "assumed_driver_call_us": found.comparison.call_cost_us,
         "rules_of_the_job": None if own is None else {"policy": own.text, "role": own.role, "why": own.why},
         "policies": found.comparison.to_rows(),
-        "notes": list(stream.notes),
+        "notes": [*outcome_notes(found.comparison), *stream.notes],
     }
 
 

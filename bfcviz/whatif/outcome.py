@@ -72,6 +72,7 @@ class Outcome(Answer):
         trace: the events, if they were recorded.
         ranges: the first address of each range of addresses that the driver reserved, ascending: a segment, or the
             addresses that it grows in. None: the regions of the trace.
+        note: what the rules were asked for and did not do, as a sentence; empty: nothing.
     """
 
     policy: str
@@ -86,6 +87,7 @@ class Outcome(Answer):
     largest_free: NDArray[np.uint64] | None = None
     trace: Trace | None = None
     ranges: NDArray[np.uint64] | None = None
+    note: str = ""
 
     @property
     def drawn_trace(self) -> Trace | None:

@@ -136,12 +136,14 @@ class PackingPlan:
         offset: bytes from the start of the region, int64[blocks].
         order: how the plan was found.
         least: no plan needs fewer bytes than these; proven.
+        not_searched: why no search was made for a lower plan, although one was asked for; empty otherwise.
     """
 
     lifetimes: Lifetimes
     offset: NDArray[np.int64]
     order: str
     least: int = 0
+    not_searched: str = ""
 
     @cached_property
     def height(self) -> int:
@@ -195,6 +197,7 @@ def pack(
     Args:
         stream: the requests.
         seconds: how long the search goes on at most; 0: there is none.
+            There is none of more than `MOST_PAIRS` pairs, which the plan says then.
         report: called with the greedy plan, each better one, and some times a second with the same one; where it
             returns False, the search ends.
     """
@@ -202,8 +205,12 @@ def pack(
     best = _greedy_plan(stream, lifetimes)
     if report is not None:
         report(best)
-    if best.excess > ENOUGH and seconds > 0 and _pairs_of_live_blocks(lifetimes) <= MOST_PAIRS:
-        best = _searched_plan(best, seconds, report)
+    if best.excess > ENOUGH and seconds > 0:
+        pairs = _pairs_of_live_blocks(lifetimes)
+        if pairs <= MOST_PAIRS:
+            best = _searched_plan(best, seconds, report)
+        else:
+            best = replace(best, not_searched=_too_many_pairs_text(pairs))
     check_plan(best)
     return best
 
@@ -414,6 +421,13 @@ def _pairs_of_live_blocks(lifetimes: Lifetimes) -> int:
     return int((np.arange(len(used)) - np.searchsorted(stop, start, "right")).sum())
 
 
+def _too_many_pairs_text(pairs: int) -> str:
+    return (
+        f"{pairs:,} pairs of blocks live at one time, and with more than {MOST_PAIRS:,} a search finds nothing in any "
+        "time: this is the lowest of the plans that are made at once, and more seconds change nothing"
+    )
+
+
 # ------------------------------------------------------------------------------
 # What no allocator is, as policies beside real rules in one table: a lower bound, and a plan.
 #
@@ -522,9 +536,11 @@ class PackedPolicy:
             size[plan.offset + size > limit] = 0
         region = int((plan.offset + size)[size > 0].max(initial=0))
         placement = _Placement(BASE + plan.offset, size, region)
-        return _planned_outcome(
+        outcome = _planned_outcome(
             _PlannedTask(self, stream, limit), placement, record=record, stop_at_failure=stop_at_failure
         )
+        asked = "seconds" in self.options and plan.not_searched
+        return replace(outcome, note=f"no search was made: {plan.not_searched}") if asked else outcome
 
 
 def _plan_under_limit(stream: RequestStream, limit: int | None, seconds: float) -> PackingPlan:

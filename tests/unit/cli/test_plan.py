@@ -2,14 +2,17 @@
 
 import json
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from heaps import new_heap
 from shared import SHARED, needs_shared, short_file, snapshot_trace
 from unit.figures.synthetic import MiB
 
+import bfcviz
 from bfcviz.cli import main, plan
 from bfcviz.model.trace_from_source import trace_of
+from bfcviz.whatif import planner
 from bfcviz.whatif.planner import pack
 from bfcviz.whatif.policy_replay import replay
 from bfcviz.whatif.requests import stream_of
@@ -75,6 +78,28 @@ def test_after_an_interrupt_the_best_plan_so_far_is_kept(tmp_path, monkeypatch, 
     assert main(["plan", str(short_file("lstm")), "-o", str(out), "--json"]) == 130
     assert not json.loads(capsys.readouterr().out)["complete"]
     assert pq.read_table(out).num_rows
+
+
+def test_a_search_that_is_not_made_is_said(tmp_path, capsys):
+    heap = new_heap(64 * MiB)
+    rng = np.random.default_rng(0)
+    held = []
+    for size in rng.integers(256, 20_000, 4500).tolist():
+        held.append(heap.allocate(size))
+        if len(held) > 1500:
+            heap.free(held.pop(int(rng.integers(len(held)))))
+    path = str(trace_of(heap).save(tmp_path / "crowded.parquet"))
+    found = []
+    for seconds in ("0", "600"):
+        assert main(["plan", path, "--seconds", seconds, "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0]["plan_bytes"] == found[1]["plan_bytes"] > found[1]["least_bytes"]
+    assert (bool(found[0]["not_searched"]), bool(found[1]["not_searched"])) == (False, True)
+    assert main(["plan", path, "--seconds", "600"]) == 0
+    assert f"{planner.MOST_PAIRS:,}" in capsys.readouterr().out
+    compared = bfcviz.compare_policies(path, ["packed:seconds=600"])
+    assert f"{planner.MOST_PAIRS:,}" in compared.comparison.results[0].outcome.note
+    assert f"{planner.MOST_PAIRS:,}" in str(compared)
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,15 @@ def test_a_report_that_returns_false_ends_the_search():
 
 def test_more_pairs_than_the_search_can_handle_leave_the_greedy_plan(monkeypatch):
     monkeypatch.setattr(planner, "MOST_PAIRS", 100)
-    assert pack(instance("B"), 60).height == pack(instance("B"), 0).height
+    stream = instance("B")
+    plan, greedy = pack(stream, 60), pack(stream, 0)
+    assert plan.height == greedy.height
+    assert "100" in plan.not_searched
+    assert not greedy.not_searched
+    assert policy_of("packed:seconds=61").serve(stream).note  # plans of 60 s are kept
+    assert not policy_of("packed").serve(stream).note
+    no_gap = numbered_stream([(ALLOCATE, block, 256) for block in range(20)])
+    assert not pack(no_gap, 60).not_searched  # no plan needs less
 
 
 def test_plans_are_kept_by_the_seconds_that_they_may_take():
