@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -219,8 +220,24 @@ def asked_requests(
     with open_with_progress(arguments.file) as trace:
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
         stream = stream_of(trace, pool)
+    if not getattr(arguments, "json", False):
+        say_truncated(trace)
+        stream = replace(stream, notes=tuple(note for note in stream.notes if note != trace.origin.truncated))
     left_out = arguments.without_failed and not keep_failed
     return searchable(stream.without_failed() if left_out else stream, needs_frees=needs_frees)
+
+
+def say_truncated(trace: "Trace", *, beside: bool = False) -> None:
+    """Say at the top of an answer that events of the file are missing, where they are.
+
+    `beside`: on standard error, beside an answer that is a file or rows.
+    """
+    if not trace.origin.truncated:
+        return
+    if beside:
+        say(f"bfcviz: {trace.origin.truncated}", file=sys.stderr)
+    else:
+        say(f"{trace.origin.truncated}.", "")
 
 
 # ------------------------------------------------------------------------------

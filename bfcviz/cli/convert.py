@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from bfcviz.cli.arguments import add_range_argument, steps_of, writable
+from bfcviz.cli.arguments import add_range_argument, say_truncated, steps_of, writable
 from bfcviz.cli.progress_bar import open_with_progress
 from bfcviz.exporters.convert import SUFFIXES, convert
 from bfcviz.terminal import say
@@ -36,6 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
     """
     out = writable(arguments.out, arguments.file, SUFFIXES, force=arguments.force)
     with open_with_progress(arguments.file) as trace:
+        say_truncated(trace, beside=True)
         start, stop = steps_of(arguments, trace)
         notes = convert(trace, out, start, stop, overwrite=arguments.force)
     say(f"{out}: steps {start:,} to {stop:,} of {len(trace):,}", *(f"  {note}" for note in notes))

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bfcviz.cli.arguments import add_kinds, parse_event, parse_step
+from bfcviz.cli.arguments import add_kinds, parse_event, parse_step, say_truncated
 from bfcviz.errors import FileError, TraceError
 from bfcviz.figures import FIGURES, FORMATS, draw, export
 from bfcviz.figures.colouring import COLOURINGS
@@ -98,6 +98,7 @@ def run(arguments: argparse.Namespace) -> None:
     if others := others_than_opened(arguments.file):
         say(f"bfcviz: {others}", file=sys.stderr)
     trace = open_trace(arguments.file)
+    say_truncated(trace, beside=True)
     use_kinds(trace, arguments.kinds)
     pool, step = arguments.pool, arguments.step
     if step is None:

@@ -11,6 +11,7 @@ from bfcviz.cli.arguments import (
     asked_ranks,
     parse_step,
     pool_number,
+    say_truncated,
     status_of,
 )
 from bfcviz.events.trace import Trace
@@ -92,12 +93,14 @@ def _print_holders_or_leaks(trace: Trace, arguments: argparse.Namespace) -> None
     asked = arguments.pool
     pool = arguments.pool = failing_pool(trace) if asked is None else pool_number(trace, asked)
     require_chunks(trace, pool)
+    if not arguments.json:
+        say_truncated(trace)
     if arguments.leaks:
         start, stop = arguments.events or (None, None)
         options = {"phase": arguments.phase, "by": arguments.by, "mark": arguments.mark}
         leaked = leaks(trace, pool, start, stop, **options)
         if arguments.json:
-            print(json_text(_leaks_json(leaked)))
+            print(json_text({**_leaks_json(leaked), "truncated": trace.origin.truncated or None}))
         else:
             say(*leaked.lines)
         return
@@ -123,6 +126,7 @@ def _print_what_grew(trace: Trace, arguments: argparse.Namespace) -> None:
     found = what_grew(trace, arguments.since, arguments.step, by=arguments.by, pool=arguments.pool)
     if arguments.json:
         steps = {"first": found.first, "last": found.last, "by": arguments.by}
+        steps["truncated"] = trace.origin.truncated or None
         print(json_text({**steps, "holders": found.to_arrow().to_pylist()}))
     else:
         say(*str(found).splitlines())
@@ -135,6 +139,7 @@ def _holders_json(found: Holders, trace: Trace) -> dict[str, Any]:
         "by": found.by,
         "bytes_in_use": found.bytes_in_use,
         "chunks_in_use": found.chunks_in_use,
+        "truncated": trace.origin.truncated or None,
         "holders": found.to_arrow().to_pylist(),
     }
 

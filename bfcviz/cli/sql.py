@@ -13,7 +13,7 @@ with needed("bfcviz sql", "duckdb and pyarrow", "sql"):
     import pyarrow.compute as pc
     from pyarrow import csv
 
-from bfcviz.cli.arguments import add_by, parse_step
+from bfcviz.cli.arguments import add_by, parse_step, say_truncated
 from bfcviz.cli.progress_bar import open_with_progress
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.storage.parquet import without_formulas
@@ -60,6 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
         say(*_described_sql_tables())
         return
     with open_with_progress(arguments.file) as trace:
+        say_truncated(trace, beside=True)
         step = arguments.step
         if isinstance(step, str):
             step = NAMED_STEPS[step](trace, 0)

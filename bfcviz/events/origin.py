@@ -417,6 +417,14 @@ class Origin:
         ended = cut or self.status in (Status.COMPLETE, Status.DEGRADED)
         return ended and not later_reasons(self.details, self.reasons)
 
+    @property
+    def truncated(self) -> str:
+        """A sentence on what is missing of a truncated trace, and what that means for an answer; empty: nothing."""
+        if self.status is not Status.TRUNCATED:
+            return ""
+        why = f": {'; '.join(self.reasons)}" if self.reasons else ""
+        return f"the trace is truncated{why}. What follows is about the events that could be read; the job had more"
+
     def to_json(self, **more: object) -> str:
         """The origin as JSON text, with the entries `more` beside it.
 

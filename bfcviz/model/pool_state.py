@@ -393,7 +393,10 @@ def _contradiction_text(
     }
     described = _CONTRADICTIONS[code].format(**{**fields, **words})
     kind = Kind(fields["kind"]).name if fields["kind"] in set(Kind) else f"kind {fields['kind']}"
-    return f"event {event} ({kind} of chunk {fields['chunk']}): {described.removesuffix('; ')}"
+    return (
+        f"event {event} ({kind} of chunk {fields['chunk']}): {described.removesuffix('; ')}. The file is damaged, or "
+        f"some before it are missing; `bfcviz convert FILE --range :{event} -o part.parquet` writes the events before"
+    )
 
 
 def _contradiction_chunk_text(handle: int, row: np.void | None) -> str:

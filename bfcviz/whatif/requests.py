@@ -180,19 +180,25 @@ class RequestStream:
         return int(self.rows["block"].max(initial=0)) + 1
 
 
-def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
+def requests_of(trace: Trace, pool: int = 0, *, check: bool = False) -> RequestStream:
     """The requests of one heap of a trace.
 
     Args:
         trace: the events. Where its beginning is missing, the chunks in use at its first step are requested first.
         pool: index of the heap.
+        check: refuse events that contradict each other, as all questions about a trace do. Without it, only frees of
+            unknown allocations are left out.
 
     Raises:
-        TraceError: the events before the first step contradict each other.
+        TraceError: the events contradict each other: those before the first step, or with `check` any.
     """
     carried = _carried_over_requests(trace, pool)
     found, changes, failed = [carried], [np.zeros(0, EVENT)], -1
+    model = Model(trace, pool)
+    model.seek(trace.first)
     for block in trace.blocks():
+        if check:
+            model.measure(block)
         found.append(_rows_of(block, pool))
         if failed < 0:
             failed = _first_failed_request(block, pool)
@@ -338,7 +344,9 @@ def _request_stream_notes(
     origin: Origin, pool: int, rows: NDArray[np.void], carried: int, unknown: int
 ) -> list[str]:
     notes = []
-    if origin.status is not Status.COMPLETE and origin.reasons:
+    if origin.truncated:
+        notes.append(origin.truncated)
+    elif origin.status is not Status.COMPLETE and origin.reasons:
         notes.append(f"the trace is {origin.status.value}: {'; '.join(origin.reasons)}")
     if holds_only_states(origin.details):
         notes.append(
@@ -417,7 +425,7 @@ def stream_of(source: Any, pool: int | str | None = None, *, with_failed: bool =
 
     Raises:
         InvalidRequest: the source has no such heap; a RequestStream has one only.
-        BfcvizError: `source` is none of those of `replay`, or cannot be read.
+        BfcvizError: `source` is none of those of `replay`, or cannot be read; or its events contradict each other.
     """
     if isinstance(source, RequestStream):
         if pool not in {None, 0, "0"}:
@@ -427,7 +435,7 @@ def stream_of(source: Any, pool: int | str | None = None, *, with_failed: bool =
             )
         return source if with_failed else source.without_failed()
     trace = _trace_of_requests(source)
-    stream = requests_of(trace, failing_pool(trace) if pool is None else _number_of(pool, trace))
+    stream = requests_of(trace, failing_pool(trace) if pool is None else _number_of(pool, trace), check=True)
     if not with_failed:
         return stream.without_failed()
     note = failed_note(stream)
