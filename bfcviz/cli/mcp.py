@@ -17,9 +17,9 @@ from typing import Any, Final
 import bfcviz
 from bfcviz.cli.info import info, info_lines, opened_file_name
 from bfcviz.errors import BfcvizError, FileError
-from bfcviz.events.storage.folder import ORIGIN_FILE
+from bfcviz.events.storage.folder import ORIGIN_FILE, recordings_in
 from bfcviz.extras import needed
-from bfcviz.importers.open_trace import open_trace
+from bfcviz.importers.open_trace import open_trace, others_than_opened
 from bfcviz.model.find_steps import NAMED_STEPS, failing_pool
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
@@ -116,7 +116,8 @@ class Tools:
         if place.is_dir() and not (place / ORIGIN_FILE).exists():
             return "\n".join(self._listed(place))
         trace = open_trace(self._place(path))
-        return "\n".join(info_lines(trace.origin, info(trace), opened_file_name(trace)))
+        lines = info_lines(trace.origin, info(trace), opened_file_name(trace))
+        return "\n".join([*self._others(path), *lines])
 
     def why(self, path: str, size: str | None = None, step: int | None = None) -> str:
         """Say why a request failed, what pins the free memory and what would have helped.
@@ -133,15 +134,19 @@ class Tools:
         """
         trace = open_trace(self._place(path))
         pool = failing_pool(trace)
-        return str(bfcviz.holders(trace, self._step(trace, step, pool), by, pool=pool))
+        found = bfcviz.holders(trace, self._step(trace, step, pool), by, pool=pool)
+        return "\n".join([*self._about(path, trace), str(found)])
 
     def leaks(self, path: str, by: str = "op", mark: str | None = None) -> str:
         """Say what was never freed, and what grows with every step of the program; `mark` names the mark of a step."""
-        return str(bfcviz.leaks(self._place(path), by=by, mark=mark))
+        trace = open_trace(self._place(path))
+        return "\n".join([*self._about(path, trace), str(bfcviz.leaks(trace, by=by, mark=mark))])
 
     def compare(self, before: str, after: str, by: str = "op") -> str:
         """Say what changed from one recording to another: who needs more memory, what appeared, vanished or leaks."""
-        return str(bfcviz.compare_recordings(self._place(before), self._place(after), by=by))
+        a, b = (open_trace(self._place(path)) for path in (before, after))
+        found = bfcviz.compare_recordings(a, b, by=by)
+        return "\n".join([*self._others(before), *self._others(after), str(found)])
 
     def whatif(self, path: str, policies: Sequence[str] = (), limit: str | None = None) -> str:
         """Serve the same requests by the rules of other allocators: would they fit, with how much memory?
@@ -153,8 +158,9 @@ class Tools:
 
         if len(policies) > _MOST_POLICIES:
             raise ValueError(f"{len(policies)} policies were given: give at most {_MOST_POLICIES}")
-        found = bfcviz.compare_policies(self._place(path), list(policies) or None, limit)
-        return comparison_text(found.comparison)
+        trace = open_trace(self._place(path))
+        found = bfcviz.compare_policies(trace, list(policies) or None, limit)
+        return "\n".join([*self._about(path, trace), comparison_text(found.comparison)])
 
     def tune(self, path: str, device: str | None = None) -> str:
         """Find the setting of the job's own allocator that saves most memory: the line to set.
@@ -170,11 +176,12 @@ class Tools:
         timer = threading.Timer(_SEARCH_S, control.stop)
         timer.start()
         try:
-            stream = searchable(stream_of(open_trace(self._place(path))))
+            trace = open_trace(self._place(path))
+            stream = searchable(stream_of(trace))
             found = tune(stream, replay_limit(device, "device"), control=control)
         finally:
             timer.cancel()
-        return "\n".join(tuned_lines(found))
+        return "\n".join([*self._about(path, trace), *tuned_lines(found)])
 
     def picture(self, path: str, figure: str = "region_map", step: int | str | None = None) -> Any:
         """Draw a heap at a step as a PNG: region_map, active_memory, address_time, holders, failure and others.
@@ -187,7 +194,18 @@ class Tools:
 
         trace = open_trace(self._place(path))
         at = self._step(trace, step, failing_pool(trace))
-        return Image(data=rendered(bfcviz.draw(figure, trace, at), ".png"), format="png")
+        drawn = Image(data=rendered(bfcviz.draw(figure, trace, at), ".png"), format="png")
+        about = self._about(path, trace)
+        return ["\n".join(about), drawn] if about else drawn
+
+    def _about(self, path: str, trace: bfcviz.Trace) -> list[str]:
+        """What an agent has to know of a file before an answer: what else is there, and what is missing of it."""
+        return [*self._others(path), *filter(None, [trace.origin.truncated])]
+
+    def _others(self, path: str) -> list[str]:
+        """Which recording of a folder with several an answer is about, and the paths of the others."""
+        others = others_than_opened(self._resolved(path))
+        return [others.replace(f"{self._folder}{os.sep}", "")] if others else []
 
     @staticmethod
     def _step(trace: bfcviz.Trace, step: int | str | None, pool: int) -> int | None:
@@ -234,11 +252,11 @@ class Tools:
 
 
 def _files_in_mcp_folder(place: Path) -> Iterator[Path]:
-    """The files in a folder, at any depth, without hidden ones; a recording's folder counts as one."""
+    """The files in a folder, at any depth, without hidden ones; a recording's folder counts as one for each process."""
     for where, folders, files in os.walk(place):
         here = Path(where)
         if ORIGIN_FILE in files:
-            yield here
+            yield from recordings_in(here).values()
             folders.clear()
             continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))

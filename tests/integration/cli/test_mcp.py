@@ -5,6 +5,7 @@ import base64
 import shutil
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from integration.browser.lab import find_browser
@@ -163,6 +164,39 @@ def test_a_picture_is_a_png_of_the_step(told):
     (image,) = result.content
     assert image.mime_type == "image/png"
     assert base64.b64decode(image.data).startswith(b"\x89PNG")
+
+
+def recorded(folder, size):
+    """A recording of a heap with two chunks, of which one is freed."""
+    with bfcviz.Recording(folder) as recording:
+        heap = bfcviz.BFCAllocator(
+            bfcviz.SimulatedSubAllocator(), "64MiB", log=recording.log, labels=recording.labels
+        )
+        heap.allocate(size, label="weights")
+        heap.free(heap.allocate("1MiB", label="activations"))
+
+
+def test_of_a_folder_with_several_recordings_the_others_are_named(tmp_path):
+    job = tmp_path / "job"
+    for place, size in ((job, "20MiB"), (job / "rank-1", "30MiB"), (tmp_path / "alone", "20MiB")):
+        recorded(place, size)
+    tools, worker = command.Tools(tmp_path), str(Path("job", "rank-1"))
+    asked = {
+        "open": tools.open,
+        "holders": tools.holders,
+        "leaks": tools.leaks,
+        "whatif": lambda path: tools.whatif(path, ["torch"]),
+        "tune": tools.tune,
+        "compare": lambda path: tools.compare("alone", path),
+    }
+    for name, ask in asked.items():
+        found = ask("job").splitlines()
+        assert worker in found[0], name
+        assert worker not in ask(worker).splitlines()[0], name
+    assert "rank-1" in tools.why("job")
+    assert {line.split()[-1] for line in tools.open().splitlines()[1:]} == {"job", worker, "alone"}
+    assert tools.holders("job").splitlines()[1:] == tools.holders("alone").splitlines()
+    assert "30.0 MiB" in tools.holders(worker)
 
 
 def test_a_search_ends_in_time_and_says_so(folder, monkeypatch):
