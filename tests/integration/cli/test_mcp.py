@@ -193,7 +193,7 @@ def test_of_a_folder_with_several_recordings_the_others_are_named(tmp_path):
         found = ask("job").splitlines()
         assert worker in found[0], name
         assert worker not in ask(worker).splitlines()[0], name
-    assert "rank-1" in tools.why("job")
+    assert "rank 1 of" in tools.why("job")
     assert {line.split()[-1] for line in tools.open().splitlines()[1:]} == {"job", worker, "alone"}
     assert tools.holders("job").splitlines()[1:] == tools.holders("alone").splitlines()
     assert "30.0 MiB" in tools.holders(worker)
