@@ -101,6 +101,18 @@ def _record_order(process: Path) -> dict[str, Any]:
     return {}
 
 
+def is_told_to_record(word: str) -> bool:
+    """Whether `bfcviz record` told a process that runs now of this folder; also where the system does not say it."""
+    return not _PROCESSES.is_dir() or any(word in order.values() for order in _record_orders())
+
+
+def _record_orders() -> Iterator[dict[str, Any]]:
+    for process in _PROCESSES.glob("[0-9]*"):
+        with suppress(OSError):  # it is another user's, or has ended
+            if order := _record_order(process):
+                yield order
+
+
 def _handles(process: Path, number: signal.Signals) -> bool:
     """Whether a running process handles a signal, which ends it otherwise."""
     status = (process / "status").read_text("utf-8", "replace")

@@ -17,11 +17,12 @@ from typing import Any, Final, NamedTuple
 import bfcviz
 import bfcviz.cli.numpy_threads
 from bfcviz.cli.command import DONE, FAILED
+from bfcviz.cli.process_folder import is_told_to_record
 from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
 from bfcviz.events.memory_samples import process_peak_text
 from bfcviz.events.origin import KEEP_BYTES, Origin, Status, ending_signal, later_reasons, signal_text
 from bfcviz.events.storage.drain import FolderDrain, check_can_free_space
-from bfcviz.events.storage.files import EARLIER, PRIVATE_FOLDER, is_locked
+from bfcviz.events.storage.files import EARLIER, PRIVATE_FOLDER, is_locked, try_lock
 from bfcviz.events.storage.folder import (
     LABELS_FILE,
     ORIGIN_FILE,
@@ -786,18 +787,57 @@ def _locked_folder(folder: Path, *, force: bool) -> Iterator[EarlierRecording | 
         yield prepare_folder(folder, force=force)
 
 
+_REPORTS: Final = "bfcviz-record-"
+"""How the names of the temporary folders begin in which recorded processes write their reports."""
+
+
 @contextmanager
 def _report_folder() -> Iterator[str]:
-    """Make a temporary folder, in which each recorded process writes its reports."""
+    """Make a temporary folder, in which each recorded process writes its reports; remove those left by SIGKILL.
+
+    It is locked before it has its name, so that another `bfcviz record` never takes it for one that was left.
+    """
+    _remove_left_report_folders()
     try:
-        folder = tempfile.TemporaryDirectory(prefix="bfcviz-record-", ignore_cleanup_errors=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{_REPORTS}"))
+        fd = os.open(made, os.O_RDONLY | os.O_CLOEXEC)
+        try_lock(fd)
+        folder = made.rename(made.with_name(made.name.removeprefix(".")))
     except OSError as error:
         raise BfcvizError(
             f"recorded processes cannot write their reports to a temporary folder: {error.strerror}; free some space, "
             "or set TMPDIR to another folder"
         ) from error
-    with folder as path:
-        yield path
+    try:
+        yield str(folder)
+    finally:
+        rmtree(folder, ignore_errors=True)
+        os.close(fd)
+
+
+def _remove_left_report_folders() -> None:
+    """Remove the folders of reports whose `bfcviz record` was killed, and of whose program no process is left."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_REPORTS}*"):
+        with suppress(OSError):  # it is another user's, or was just removed
+            fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                _remove_left_reports(folder, fd)
+            finally:
+                os.close(fd)
+
+
+def _remove_left_reports(folder: Path, fd: int) -> None:
+    """Remove an open folder of reports, if nothing else is in it and it was left: the lock ends with its owner."""
+    names = os.listdir(fd)
+    if (
+        os.fstat(fd).st_uid == os.geteuid()
+        and all(name.removesuffix(LOST).isdecimal() for name in names)
+        and try_lock(fd, without_locks=False)
+        and not is_told_to_record(str(folder))
+    ):
+        for name in names:
+            os.unlink(name, dir_fd=fd)
+        folder.rmdir()
 
 
 def _print_summary(folder: Path, reports: Path, earlier: EarlierRecording | None) -> bool:

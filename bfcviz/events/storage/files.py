@@ -300,15 +300,19 @@ def lock(file: FileIO) -> None:
         time.sleep(_PAUSE_S)
 
 
-def try_lock(fd: int) -> bool:
-    """Lock an open file; False if another process holds the lock."""
-    if fcntl is not None:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:
-            pass  # a file system without locks: readers cannot detect that the recording is in progress
+def try_lock(fd: int, *, without_locks: bool = True) -> bool:
+    """Lock an open file; False if another process holds the lock.
+
+    `without_locks`: the answer on a file system without locks, where readers cannot detect that a file is in use.
+    """
+    if fcntl is None:
+        return without_locks
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return without_locks
     return True
 
 

@@ -1,8 +1,14 @@
 """The folder of `bfcviz record`: it is new, or replaces an old recording, which needs --force."""
 
+import os
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
+from shared import ROOT
 
 from bfcviz.cli import main
 from bfcviz.cli.record import prepare_folder, set_aside
@@ -236,3 +242,53 @@ def test_an_interrupted_set_aside_loses_nothing(tmp_path):
     (folder / "origin.json").rename(partial / "origin.json")
     set_aside(folder, force=True).settle()
     assert tree(folder) == before
+
+
+def test_report_folders_are_removed_once_no_process_is_left(tmp_path):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
+
+    def record(name, code):
+        words = [PYTHON, "-m", "bfcviz", "record", "-o", tmp_path / name, "--", PYTHON, "-c", code]
+        return subprocess.Popen(
+            words,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def folders():
+        return {*temporary.glob("*record-*")}
+
+    def reports_of_next():
+        """Which folders of reports are there while another program is recorded, besides its own."""
+        before = folders()
+        with record(f"next-{len([*tmp_path.iterdir()])}", "print(1)"):
+            pass
+        assert before >= folders()
+        return folders()
+
+    waits = "import os; print(os.getpid(), flush=True); input()"
+    other = temporary / "bfcviz-record-with-a-file"
+    other.mkdir()
+    (other / "notes.txt").touch()
+    with record("alive", waits) as alive, record("killed", waits) as killed:
+        program = int(killed.stdout.readline())
+        alive.stdout.readline()
+        mine = folders()
+        assert len(mine) == 3
+        killed.kill()
+        killed.wait()
+        assert reports_of_next() == mine  # the program of the killed one still runs
+        os.kill(program, signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while Path(f"/proc/{program}/environ").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        left = reports_of_next()
+        assert len(left) == 2
+        assert left < mine
+        alive.communicate("\n")
+    assert folders() == {other}
