@@ -475,7 +475,7 @@ def lone(visible: VisibleChunks, x: NDArray[Any], row: NDArray[Any]) -> dict[str
 
 
 def gone_trace(visible: VisibleChunks, spans: NDArray[np.void]) -> dict[str, Any]:
-    """A trace that shades where chunks on the region map were in use at an earlier step."""
+    """A trace that shades what is free on the region map and was in use at an earlier step."""
     pieces, grey = visible.cut(spans["address"], spans["size"]), visible.theme.other
     boxes = boxes_of(pieces, visible.divisor)
     trace = box_trace("gone", boxes, Paint(translucent(grey.fill, 0.55), grey.fill), 0)
@@ -903,18 +903,35 @@ def _outlined_matches(chunks: NDArray[np.void], matches: NDArray[np.bool_]) -> N
 
 
 MOST_GONE: Final = 300
-"""Chunks that are gone and are outlined, the largest; more of them cannot be told apart."""
+"""Spans of what is gone that are shaded, the largest; more of them cannot be told apart."""
 
 
-def map_gone_chunks(model: Model, since: int | None) -> NDArray[np.void]:
-    """The chunks to shade as gone: in use at the step `since`, freed by now, the largest; none without a step."""
-    chunks: NDArray[np.void] = model.in_use()
+def map_gone_spans(model: Model, since: int | None) -> NDArray[np.void]:
+    """What to shade as gone, of SPAN, the largest: in use at the step `since`, and free now; none without a step.
+
+    Where new chunks lie in its place, these are shown.
+    """
     if since is None or not model.trace.first <= since <= model.step:
-        return chunks[:0]
+        return _NONE
+    chunks = model.chunks()
     before = growth_chunks_at(model, since)
-    gone = before[np.isin(before["born"], chunks["born"], invert=True)]
-    largest: NDArray[np.void] = gone[np.argsort(~gone["size"], kind="stable")[:MOST_GONE]]
+    gone = before[np.isin(before["born"], chunks["born"][chunks["in_use"]], invert=True)]
+    found = _common_spans(gone, chunks[~chunks["in_use"]])
+    largest: NDArray[np.void] = found[np.argsort(~found["size"], kind="stable")[:MOST_GONE]]
     return largest
+
+
+def _common_spans(chunks: NDArray[np.void], free: NDArray[np.void]) -> NDArray[np.void]:
+    """The spans on the map that lie in one of these chunks and in a free one; `free` by ascending address."""
+    stop, free_stop = (each["address"] + each["size"] for each in (chunks, free))
+    first = np.searchsorted(free_stop, chunks["address"], side="right")
+    count = np.searchsorted(free["address"], stop, side="left") - first
+    mine = np.repeat(np.arange(len(chunks)), count)
+    theirs = np.arange(len(mine)) - np.repeat(np.cumsum(count) - count - first, count)
+    found = np.empty(len(mine), SPAN)
+    found["address"] = np.maximum(chunks["address"][mine], free["address"][theirs])
+    found["size"] = np.minimum(stop[mine], free_stop[theirs]) - found["address"]
+    return found
 
 
 EXACT_CHUNKS: Final = 3000
@@ -962,7 +979,7 @@ def region_panel(
             if exact
             else image_traces(visible, labels, kept(partial(map_image_cells, visible)))
         ),
-        gone_trace(visible, map_gone_chunks(model, look.since)),
+        gone_trace(visible, map_gone_spans(model, look.since)),
         *request_marks(visible, answer, model.trace.labels),
         *outline_traces(visible, touched(highlight, model.chunks(), model.regions()), chosen, found),
         hover_points(visible, labels, HoverFacts.of(model)),

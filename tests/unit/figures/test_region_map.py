@@ -388,6 +388,32 @@ def test_rectangles_cover_exactly_the_bytes_of_each_state(step):
     assert area(figure, "region") == stats.pool_bytes
 
 
+@pytest.mark.parametrize("since", [1, 150, 400])
+def test_what_is_gone_is_shaded_where_it_is_free_so_that_what_is_new_is_seen(since):
+    def spans(model, *, used):
+        chunks = model.chunks()
+        mine = chunks[chunks["in_use"] == used]
+        return zip(mine["address"].tolist(), (mine["address"] + mine["size"]).tolist(), strict=True)
+
+    trace = busy_trace()
+    before, model = at_step(trace, since), at_step(trace, 600)
+    figure = region_map(model, look=Look(since=since))
+    free = [*spans(model, used=False)]
+    gone = sum(
+        max(min(ends[1], other[1]) - max(ends[0], other[0]), 0)
+        for ends in spans(before, used=True)
+        for other in free
+    )
+    x = np.asarray(named(figure, "gone").x)
+    boxes = x[~np.isnan(x)].reshape(-1, 5)  # closed rectangles
+    assert round(float((boxes.max(axis=1) - boxes.min(axis=1)).sum()) * unit(figure)) == gone
+    assert (gone > 0) == (since > 1)
+    chunks = model.chunks()
+    new = chunks["size"][chunks["in_use"] & (chunks["born"] >= since)].sum()
+    names = [trace.name for trace in figure.data if (trace.name or "").startswith("new")]
+    assert sum(area(figure, name) for name in names) == new
+
+
 @pytest.mark.parametrize(("regions", "mode"), [(100, "lines"), (200, "none")])
 def test_where_no_frame_hides_them_there_are_no_lines_between_rectangles(regions, mode):
     heap = PlainHeap(4 * KiB, regions=regions, gap=4 * KiB)
