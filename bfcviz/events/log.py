@@ -411,13 +411,13 @@ class EventLog:
     def note_term(self, path: bytes) -> bool:
         """Write a file with the number of events when SIGTERM ends this process, if that has its default action.
 
-        Of one log at a time, until `forget_term`; see sigterm.h. Returns whether it will.
+        Of one log at a time, the last one, until its `forget_term`; see sigterm.h. Returns whether it will.
         """
         return bool(log_memory.note_term(path, self.written))
 
     def forget_term(self) -> None:
-        """Note no SIGTERM of this process any more; needed before the log is freed."""
-        log_memory.forget_term()
+        """Note no SIGTERM for this log any more; needed before it is freed. Of another log the note stays."""
+        log_memory.forget_term(self.written)
 
     def leave_to_parent(self) -> None:
         """Let the log write to a ring instead of the file, in a forked process: the file is the parent's."""

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from c_code import built, needs_compiler
 from processes import needs_compiled
 
@@ -42,3 +43,26 @@ def test_a_handler_that_calls_the_one_before_it_is_called_once_and_the_program_g
     found = _ended(str(note), str(library))
     assert (found.returncode, found.stdout.split()) == (0, ["1"])
     assert not note.exists()
+
+
+_TWO_LOGS = """
+import os, signal, sys
+from bfcviz.events.log import EventLog
+one, other = EventLog(4096), EventLog(4096)
+assert one.note_term(sys.argv[1].encode())
+for word in sys.argv[2:]:
+    {"forget one": one.forget_term, "forget other": other.forget_term}[word]()
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "is_noted"),
+    [(["forget other"], True), (["forget one"], False), (["forget other", "forget one"], False)],
+    ids=["of another log", "of the log", "of both"],
+)
+def test_only_the_log_that_is_noted_forgets_its_note(words, is_noted, tmp_path):
+    note = tmp_path / "ended"
+    code = [sys.executable, "-c", _TWO_LOGS, str(note), *words]
+    assert subprocess.run(code, check=False).returncode == -signal.SIGTERM
+    assert note.exists() is is_noted
