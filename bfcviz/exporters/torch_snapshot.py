@@ -18,6 +18,7 @@ from bfcviz.events.origin import recorded_failures
 from bfcviz.events.schema import Events, Flag, Kind
 from bfcviz.events.structured_arrays import taken
 from bfcviz.events.trace import Trace
+from bfcviz.formats.torch import BLOCK_SIZE
 from bfcviz.model.model import Model
 
 # ------------------------------------------------------------------------------
@@ -121,7 +122,7 @@ class DeviceEntries:
         """What the entries of the PyTorch snapshot do not say, as sentences."""
         found = [
             "times are whole microseconds; numbers of threads are left out",
-            "the history has requested sizes only: sizes of chunks are those of the last step",
+            f"PyTorch's history has requested sizes only: that of each chunk is its `{BLOCK_SIZE}`, which bfcviz reads",
         ]
         if gone := self._counts["SPLIT and MERGE"]:
             found.append(f"{gone:,} SPLIT and MERGE events are left out: a snapshot has none")
@@ -171,7 +172,7 @@ class DeviceEntries:
         elif kind in {Kind.EXTEND, Kind.RELEASE}:
             return entry | {"addr": event["address"], "size": event["size"], "frames": []}
         else:
-            entry |= {"addr": event["address"], "size": event["requested"]}
+            entry |= {"addr": event["address"], "size": event["requested"], BLOCK_SIZE: event["size"]}
         return entry | {"frames": self._frames.of(event["label"])} | self._frames.more(event["label"])
 
     def _annotate(self, event: dict[str, int]) -> None:

@@ -50,6 +50,10 @@ _BITS: Final = 64
 _MOST_LINES: Final = 1 << 31
 
 
+BLOCK_SIZE: Final = "block_size"
+"""The key of an entry of the history for the bytes of its block: bfcviz writes it, PyTorch has none and ignores it."""
+
+
 @dataclass(frozen=True)
 class Rules:
     """The settings of PyTorch's allocator that the addresses and sizes of blocks depend on.

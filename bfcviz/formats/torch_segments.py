@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.formats.torch import Rules
+from bfcviz.formats.torch import BLOCK_SIZE, Rules
 
 # ------------------------------------------------------------------------------
 # Segments: PyTorch's segments and blocks as regions and chunks of an observed heap, and their comparison.
@@ -309,8 +309,11 @@ _MAPS: Final = ("segment_alloc", "segment_map")
 _UNMAPS: Final = ("segment_free", "segment_unmap")
 
 
-BLOCK_CHANGE: Final = np.dtype([("row", "<i8"), ("allocates", "?"), ("address", "<u8"), ("size", "<u8")])
-"""An entry of the history that allocates a block, or completes its free: its number, address and bytes."""
+BLOCK_CHANGE: Final = np.dtype(
+    [("row", "<i8"), ("allocates", "?"), ("address", "<u8"), ("size", "<u8"), ("block", "<u8")]
+)
+"""An entry of the history that allocates a block, or completes its free: its number, address, bytes requested, and
+bytes of the block; 0: unknown."""
 
 
 class SegmentChange(NamedTuple):
@@ -419,14 +422,15 @@ class SegmentRewind:
         ends = changes.compress(last)
         at_end = [self.blocks.pop(address, None) for address in ends["address"].tolist()]
         is_used_after[last] = [block is not None for block in at_end]
+        self.sizes[changes["row"] - self._first] = changes["block"]
         self.impossible += int(np.count_nonzero(is_used_after != changes["allocates"]))
         for row, allocates, block in zip(
             ends["row"].tolist(), ends["allocates"].tolist(), at_end, strict=True
         ):
             if allocates and block is not None:
                 self.sizes[row - self._first] = block.size
-        for row, _, address, size in changes.compress(first & ~changes["allocates"]).tolist():
-            self.blocks[address] = OldSegmentBlock(0, size, row, None, None)
+        for row, _, address, requested, size in changes.compress(first & ~changes["allocates"]).tolist():
+            self.blocks[address] = OldSegmentBlock(size, requested, row, None, None)
 
     def _add_piece(self, piece: SegmentPiece) -> None:
         self._put(piece)
@@ -494,7 +498,7 @@ def _joined_segment_pieces(pieces: Iterable[SegmentPiece]) -> list[SegmentPiece]
 def rewound_segments(segments: Sequence[Row], entries: Sequence[Row], rules: Rules) -> list[Row]:
     """The segments before some entries of the history, which ended in the given segments."""
     blocks = [
-        (row, entry["action"] == "alloc", entry.get("addr", 0), entry["size"])
+        (row, entry["action"] == "alloc", entry.get("addr", 0), entry["size"], entry.get(BLOCK_SIZE, 0))
         for row, entry in enumerate(entries)
         if entry["action"] in ("alloc", "free_completed")
     ]

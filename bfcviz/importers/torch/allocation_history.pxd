@@ -26,6 +26,7 @@ cdef class HistoryRows:
     cdef readonly object action
     cdef readonly object address
     cdef readonly object size
+    cdef readonly object block
     cdef readonly object stream
     cdef readonly object time
     cdef readonly object source

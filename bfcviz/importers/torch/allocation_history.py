@@ -3,7 +3,7 @@
 from array import array
 from typing import Any, Final, NamedTuple
 
-from bfcviz.formats.torch import line_number, metadata_text
+from bfcviz.formats.torch import BLOCK_SIZE, line_number, metadata_text
 
 TRACE_ENTRY: Final = object()
 """Stands for the newest row, until a list takes it."""
@@ -80,6 +80,7 @@ class HistoryRows:
         action: number of the action.
         address: of an OOM, the bytes that the device had free.
         size, stream: as in the file.
+        block: bytes of the block, which only snapshots that bfcviz wrote tell; 0: unknown.
         time: microseconds; UNKNOWN: the entry has none.
         source: index in `sources`.
         sources: what entries share.
@@ -93,6 +94,7 @@ class HistoryRows:
         self.action = array("B")
         self.address = array("Q")
         self.size = array("Q")
+        self.block = array("Q")
         self.stream = array("Q")
         self.time = array("q")
         self.source = array("I")
@@ -162,6 +164,7 @@ class HistoryRows:
             address = entry.get("device_free", 0 if address is None else address)
         self.address.append(number_in(address, "address"))
         self.size.append(number_in(entry.get("size", 0), "size"))
+        self.block.append(number_in(entry.get(BLOCK_SIZE, 0), BLOCK_SIZE))
         self.stream.append(number_in(entry.get("stream", 0), "stream"))
         time = entry.get("time_us", UNKNOWN)
         self.time.append(UNKNOWN if time == UNKNOWN else number_in(time, "time_us"))

@@ -408,6 +408,7 @@ def _rewound_snapshot_trace(
     blocks["row"], blocks["allocates"] = changing[is_block], actions[is_block] == ALLOC
     blocks["address"] = np.frombuffer(rows.address, np.uint64)[blocks["row"]]
     blocks["size"] = np.frombuffer(rows.size, np.uint64)[blocks["row"]]
+    blocks["block"] = np.frombuffer(rows.block, np.uint64)[blocks["row"]]
     changes = (
         SegmentChange(row, ACTIONS[rows.action[row]], rows.address[row], rows.size[row], rows.stream[row])
         for row in reversed(changing[~is_block].tolist())

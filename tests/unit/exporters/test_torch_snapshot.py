@@ -1,6 +1,7 @@
 """A PyTorch snapshot: its segments and entries, what PyTorch says of it, and back through our importer."""
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -8,10 +9,12 @@ from shared import SHARED, needs_shared, sample_trace
 from unit.exporters.snapshots import chunks_at, heap_with_everything, loaded
 from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 
+from bfcviz.events.origin import HISTORY_BEGINS, Status
 from bfcviz.events.schema import Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.exporters import torch_snapshot
 from bfcviz.exporters.convert import convert
+from bfcviz.formats.torch import BLOCK_SIZE
 from bfcviz.importers.open_trace import open_trace
 
 
@@ -111,11 +114,39 @@ def test_our_importer_reads_the_same_chunks(start, written, tmp_path):
     assert chunks_at(back, len(back)) == chunks_at(trace, len(trace))
 
 
-def test_a_heap_with_other_rules_than_pytorch_comes_back_at_its_end(tmp_path):
-    """Its chunks are multiples of 256 bytes: our importer rounds to 512 on the way, and corrects that at the end."""
+def blocks_of(trace):
+    """Kind, address, size and requested size of each allocation and free."""
+    events = trace.read(trace.first, len(trace))
+    events = events[np.isin(events["kind"], [Kind.ALLOCATE, Kind.FREE])]
+    return [*zip(*(events[name].tolist() for name in ("kind", "address", "size", "requested")), strict=True)]
+
+
+@pytest.mark.parametrize("start", [0, 2000])
+def test_a_heap_with_other_rules_than_pytorch_comes_back_whole(start, tmp_path):
+    """Its chunks are multiples of 256 bytes and larger than its requests; PyTorch's rules would round to 512."""
     trace = sample_trace("lstm")
-    convert(trace, tmp_path / "s.pickle", 0, 5000)
+    convert(trace, tmp_path / "s.pickle", start, 5000)
     back = open_trace(tmp_path / "s.pickle")
+    assert (back.origin.status, back.origin.reasons) == (Status.COMPLETE, ())
+    (begins,) = [number for number, label in enumerate(back.labels.names) if label == HISTORY_BEGINS]
+    events = back.read(0, len(back))
+    first = int(np.flatnonzero((events["kind"] == Kind.MARK) & (events["label"] == begins))[0])
+    assert chunks_at(back, first) == chunks_at(trace, start)
+    before = int(np.isin(events["kind"][:first], [Kind.ALLOCATE]).sum())
+    mine = blocks_of(Trace.from_events(trace.read(0, 5000), trace.labels, trace.origin))
+    assert blocks_of(back)[before:] == mine[-len(blocks_of(back)) + before :]
+    assert chunks_at(back, len(back)) == chunks_at(trace, 5000)
+
+
+def test_without_the_sizes_of_blocks_a_heap_with_other_rules_comes_back_at_its_end(tmp_path):
+    """Its chunks are multiples of 256 bytes: our importer rounds to 512 on the way, and corrects that at the end."""
+    trace, path = sample_trace("lstm"), tmp_path / "s.pickle"
+    convert(trace, path, 0, 5000)
+    written = loaded(path)
+    for entry in written["device_traces"][0]:
+        entry.pop(BLOCK_SIZE, None)
+    path.write_bytes(pickle.dumps(written, torch_snapshot.PROTOCOL))
+    back = open_trace(path)
     assert chunks_at(back, len(back)) == chunks_at(trace, 5000)
     assert any("were corrected there" in reason for reason in back.origin.reasons)
 

@@ -140,7 +140,9 @@ def test_rewinding_blocks_is_undoing_one_entry_after_the_other(entries, used, fi
     ]
     whole = {"address": base, "total_size": 8 * size, "blocks": there}
     rows = range(first, first + len(entries))
-    found = SegmentRewind(np.array(changes, BLOCK_CHANGE), [], [whole], Rules(), rows)
+    found = SegmentRewind(
+        np.array([(*each, 0) for each in changes], BLOCK_CHANGE), [], [whole], Rules(), rows
+    )
     before, sizes, impossible = undone(
         [(row - first, *rest) for row, *rest in changes], {base + place * size: size for place in used}
     )
