@@ -305,15 +305,16 @@ def try_lock(fd: int, *, without_locks: bool = True) -> bool:
 
     `without_locks`: the answer on a file system without locks, where readers cannot detect that a file is in use.
     """
-    if fcntl is None:
-        return without_locks
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return without_locks
-    return True
+    if fcntl is not None:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        else:
+            return True
+    return without_locks
 
 
 def is_locked(path: Path) -> bool:
