@@ -12,6 +12,7 @@ from bfcviz.terminal import printable
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyarrow import Table
 
 MOST_LINES: Final = 10
 """Lines of an answer at a prompt; `print` shows all."""
@@ -149,3 +150,26 @@ class Answer:
         )
         because = f"<div>{_answer_html_text(self.reason)}</div>" if self.reason else ""
         return f'<div style="{style}"><div style="font-weight:600">{escape(first)}</div>{because}{more}</div>'
+
+
+class TableAnswer(Answer):
+    """The base of answers that are a table."""
+
+    def to_arrow(self) -> "Table":
+        """The table of the answer.
+
+        Raises:
+            MissingExtra: pyarrow is not installed.
+        """
+        raise NotImplementedError
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """The table of the answer, `to_arrow`, as a pandas data frame.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        with needed("to_pandas()", "pandas", "lab"):
+            import pandas as pd  # noqa: PLC0415  an extra
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame

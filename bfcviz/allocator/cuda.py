@@ -11,8 +11,7 @@ memory        allocated by             properties
 """
 
 import ctypes
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from threading import Lock
 from typing import Any, ClassVar, Final, Literal
 
@@ -223,38 +222,23 @@ class CudaSubAllocator(PythonSubAllocator):
         return found.value
 
 
-@dataclass(frozen=True)
-class Sharing:
-    """Access to mapped memory besides the device's own. Memory of cuMemMap has none that is not given here.
-
-    Attributes:
-        peers: numbers of other devices that may read and write it. None: all that can, because CuPy and PyTorch enable
-            access between devices by cudaDeviceEnablePeerAccess, which does not include this memory: a kernel that
-            reads it then ends all work on the device by a fault.
-        shareable: other processes may map it (cuMemExportToShareableHandle, as UCX and NCCL do); cudaIpcGetMemHandle
-            does not work for this memory. None: if the device supports it.
-        rdma: network cards may read and write it (GPUDirect RDMA). None: if the device supports it.
-    """
-
-    peers: Iterable[int] | None = None
-    shareable: bool | None = None
-    rdma: bool | None = None
-
-
 class VirtualSubAllocator(CudaSubAllocator):
     """Memory that is mapped into one reserved address range, each grant directly after the last one if that is free.
 
-    The range is reserved with the first grant, and given back with the last region.
+    The range is reserved with the first grant, and given back with the last region. All devices that can may read and
+    write the memory: CuPy and PyTorch enable access between devices by cudaDeviceEnablePeerAccess, which does not
+    include memory of cuMemMap, and a kernel that reads it then ends all work on the device by a fault. Where the device
+    supports it, other processes may map the memory (cuMemExportToShareableHandle, as UCX and NCCL do;
+    cudaIpcGetMemHandle does not work for it), and network cards may read and write it (GPUDirect RDMA).
 
     Args:
         device: number of the device.
         reserve: size of the address range in bytes, which uses no memory; by default twice the device's memory.
-        sharing: further access to the memory.
         options: of CudaSubAllocator.
 
     Raises:
         InvalidRequest: `reserve` is below 1.
-        DeviceError: the driver fails, or the device does not support the sharing.
+        DeviceError: the driver fails.
 
     Attributes:
         start: where the range begins; 0 = none is reserved.
@@ -263,15 +247,12 @@ class VirtualSubAllocator(CudaSubAllocator):
 
     breaks_captures = True
 
-    def __init__(
-        self, device: int = 0, reserve: int | None = None, sharing: Sharing | None = None, **options: Any
-    ) -> None:
+    def __init__(self, device: int = 0, reserve: int | None = None, **options: Any) -> None:
         super().__init__(device, joins=True, **options)
-        sharing = Sharing() if sharing is None else sharing
-        peers = self.driver.peers(device) if sharing.peers is None else sharing.peers
-        self._users = [device, *_checked_peers(self.driver, device, peers)]
-        handles = _uses_feature(self.driver, device, POSIX_HANDLES, sharing.shareable, "shared by handles")
-        rdma = _uses_feature(self.driver, device, RDMA_WITH_VIRTUAL, sharing.rdma, "used by GPUDirect RDMA")
+        self._users = [device, *self.driver.peers(device)]
+        handles, rdma = (
+            self.driver.attribute(each, device) != 0 for each in (POSIX_HANDLES, RDMA_WITH_VIRTUAL)
+        )
         self._properties = Properties.of_device(device, shareable=handles, rdma=rdma)
         self._mapped: dict[int, int] = {}  # bytes by address: each is unmapped as it was mapped
         self._stream_ids: dict[int, int] = {}  # by handle, of the streams that mapped it; -1: of several
@@ -402,36 +383,6 @@ class VirtualSubAllocator(CudaSubAllocator):
         return 0
 
 
-def _checked_peers(driver: Driver, device: int, peers: Iterable[int]) -> list[int]:
-    """The other devices, without duplicates.
-
-    Raises:
-        DeviceError: there is no such device, or it cannot access the memory.
-    """
-    wanted = sorted(set(peers) - {device})
-    count = driver.device_count()
-    for peer in wanted:
-        if not 0 <= peer < count:
-            raise DeviceError(f"peer {peer} of device {device} does not exist; there are {count} devices")
-        if not driver.can_access(peer, device):
-            raise DeviceError(
-                f"device {peer} has no peer access to memory of device {device}: remove it from `peers`, and copy the "
-                "data"
-            )
-    return wanted
-
-
-def _uses_feature(driver: Driver, device: int, attribute: int, wish: bool | None, use: str) -> bool:
-    """Whether to use a feature: as requested, by default if the device supports it."""
-    can = wish is not False and driver.attribute(attribute, device) != 0
-    if wish and not can:
-        raise DeviceError(
-            f"mapped memory of device {device} cannot be {use}: the device does not support it (device attribute "
-            f"{attribute} is 0). Give None, which uses the feature only where it is supported"
-        )
-    return can
-
-
 # ------------------------------------------------------------------------------
 # Create a sub-allocator of GPU memory by the kind of memory.
 
@@ -503,7 +454,12 @@ class AsyncSubAllocator(CudaSubAllocator):
 
 
 Memory = Literal["device", "managed", "async", "virtual"]
-KINDS: Final = ("device", "managed", "async", "virtual")
+KINDS: Final[dict[str, type[CudaSubAllocator]]] = {
+    "device": DeviceSubAllocator,
+    "managed": ManagedSubAllocator,
+    "async": AsyncSubAllocator,
+    "virtual": VirtualSubAllocator,
+}
 
 
 def cuda_sub_allocator(
@@ -513,7 +469,6 @@ def cuda_sub_allocator(
     *,
     budget: Budget | None = None,
     driver: Driver | None = None,
-    sharing: Sharing | None = None,
 ) -> CudaSubAllocator:
     """A sub-allocator of a GPU, by the kind of memory.
 
@@ -524,25 +479,14 @@ def cuda_sub_allocator(
             in its order, and no region is returned while it captures a graph.
         budget: limit shared with other sub-allocators.
         driver: by default the machine's.
-        sharing: for `virtual` memory: other devices, processes and network cards that may use it. By default, as for
-            `async` memory, all devices that can.
 
     Raises:
-        InvalidRequest: the kind of memory is unknown, or cannot be shared this way.
+        InvalidRequest: the kind of memory is unknown.
         DeviceError: there is no driver or no such device.
     """
     if memory not in KINDS:
         raise InvalidRequest(f"memory {memory!r} is unknown; give one of {', '.join(map(repr, KINDS))}")
-    if memory == "virtual":
-        return VirtualSubAllocator(device, sharing=sharing, stream=stream, budget=budget, driver=driver)
-    if sharing is not None:
-        raise InvalidRequest(
-            f"memory {memory!r} cannot be shared; `sharing` is an option of memory='virtual'"
-        )
-    kinds: dict[str, type[CudaSubAllocator]] = {
-        "device": DeviceSubAllocator, "managed": ManagedSubAllocator, "async": AsyncSubAllocator,
-    }  # fmt: skip
-    return kinds[memory](device, stream=stream, budget=budget, driver=driver)
+    return KINDS[memory](device, stream=stream, budget=budget, driver=driver)
 
 
 _PORTABLE: Final = 1  # pinned for every context, not only this device's

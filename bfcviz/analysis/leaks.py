@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.answers import Answer, AnswerTable
+from bfcviz.answers import AnswerTable, TableAnswer
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import holds_only_states
 from bfcviz.events.structured_arrays import taken
@@ -22,7 +22,6 @@ from bfcviz.stack_frames import place_in_code
 from bfcviz.units import counted, duration, format_bytes, signed_bytes
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyarrow import Table
 
 # ------------------------------------------------------------------------------
@@ -310,7 +309,7 @@ LEAK: Final = np.dtype(
 
 
 @dataclass(frozen=True, repr=False)
-class Leaks(Answer):
+class Leaks(TableAnswer):
     """What a range of events allocated and what is alive at the end of the trace, by holder.
 
     Attributes:
@@ -389,11 +388,6 @@ class Leaks(Answer):
                 "age_ns": self.ages_ns,
             }
         )
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """`to_arrow` as a data frame."""
-        frame: pd.DataFrame = self.to_arrow().to_pandas()
-        return frame
 
 
 def leaks(  # noqa: PLR0913  the range, and what is compared

@@ -22,7 +22,7 @@ from bfcviz.analysis.recording_alignment import (
     shared,
 )
 from bfcviz.analysis.short_names import shortened_name
-from bfcviz.answers import Answer, AnswerTable
+from bfcviz.answers import AnswerTable, TableAnswer
 from bfcviz.events.origin import Pool, Status, regions_known, requested_bytes_known, stated_peak
 from bfcviz.events.schema import Kind
 from bfcviz.events.structured_arrays import joined
@@ -653,7 +653,7 @@ _BARS: Final = 14
 
 
 @dataclass(frozen=True, repr=False)
-class RecordingComparison(Answer):
+class RecordingComparison(TableAnswer):
     """Two recordings, A and B, compared; `print` it for the report. A change is B less A; sizes are bytes.
 
     Attributes:
@@ -704,9 +704,9 @@ class RecordingComparison(Answer):
             parts.append(f"B grows by {grown} every step, and A does not: {named}")
         return "; ".join(parts)
 
-    def to_pandas(self) -> Any:
-        """`holders` as a pandas data frame."""
-        return self.holders.to_pandas()
+    def to_arrow(self) -> "Table":
+        """`holders`: what each holder has at each moment of both."""
+        return self.holders
 
     @property
     def tables(self) -> Sequence[AnswerTable]:

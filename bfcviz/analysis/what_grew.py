@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.analysis.short_names import path_end, shortened_name
-from bfcviz.answers import Answer, AnswerTable
+from bfcviz.answers import AnswerTable, TableAnswer
 from bfcviz.errors import TraceError
 from bfcviz.events.marks import ALERT, phase_ends
 from bfcviz.events.origin import HISTORY_BEGINS
@@ -33,7 +33,6 @@ from bfcviz.model.model import Model
 from bfcviz.units import format_bytes, signed_bytes
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyarrow import Table
 
 # ------------------------------------------------------------------------------
@@ -90,7 +89,7 @@ HOLDER_CHANGE: Final = np.dtype(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WhatGrew(Answer):
+class WhatGrew(TableAnswer):
     """What grew between two steps of a heap.
 
     Attributes:
@@ -164,11 +163,6 @@ class WhatGrew(Answer):
         unknown = np.full(len(self.rows), not self.end_known)
         columns["never_freed"] = pa.array(columns["never_freed"], mask=unknown)
         return pa.table({"holder": pa.array(self.names, pa.string()), **columns})
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """What grew as a pandas DataFrame, one row a holder."""
-        found: pd.DataFrame = self.to_arrow().to_pandas()
-        return found
 
 
 def what_grew(model: Model, first: int, how: Grouping) -> WhatGrew:

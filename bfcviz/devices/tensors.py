@@ -813,19 +813,7 @@ def label_of(allocator: Allocator, kernel: str, dtype: str, shape: tuple[int, ..
     return labels.intern(kernel, data_type=dtype, shape=f"[{','.join(map(str, shape))}]")
 
 
-class LoggedBuffer(Protocol):
-    """The memory of a tensor, as the log knows it."""
-
-    allocator: Allocator
-    address: int
-    element: ElementType
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements of the tensor."""
-
-
-def log_allocation(buffer: LoggedBuffer, kernel: str, shape: tuple[int, ...]) -> None:
+def log_allocation(buffer: TensorBuffer, kernel: str, shape: tuple[int, ...]) -> None:
     """Record a tensor's allocation in all active logs."""
     if MemoryLog._active:  # noqa: SLF001
         heap = buffer.allocator
@@ -846,7 +834,7 @@ def log_allocation(buffer: LoggedBuffer, kernel: str, shape: tuple[int, ...]) ->
         )
 
 
-def log_free(buffer: LoggedBuffer) -> None:
+def log_free(buffer: TensorBuffer) -> None:
     """Record a tensor's free in all active logs."""
     if MemoryLog._active:  # noqa: SLF001
         name, element = buffer.allocator.name, buffer.element.name

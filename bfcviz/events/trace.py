@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.answers import Answer
+from bfcviz.answers import TableAnswer
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.event_source import BLOCK, ArraySource, Source
 from bfcviz.events.label_table import Labels
@@ -19,11 +19,10 @@ from bfcviz.events.schema import Events
 from bfcviz.events.storage.blocks import MAGIC, BlockSource, Describe, write_blocks
 from bfcviz.events.storage.files import open_regular, reading_file, replacing
 from bfcviz.events.storage.folder import FolderSource
-from bfcviz.extras import arrow, needed
+from bfcviz.extras import arrow
 from bfcviz.units import format_bytes
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyarrow import Table
 
 Keyframes = Callable[["Trace", list[int]], Iterable[bytes]]
@@ -35,7 +34,7 @@ _MOST_HEAPS: Final = 10
 """Heaps that the text of a trace names."""
 
 
-class Trace(Answer):
+class Trace(TableAnswer):
     """The events of one or more heaps, in order.
 
     `open`, `from_events` and the importers create traces. Events are checked when they are first read, 65,536 at a
@@ -249,17 +248,6 @@ class Trace(Answer):
     def drawn_trace(self) -> "Trace":
         """The trace that `figure` draws."""
         return self
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """All events as a pandas data frame; the names are categories.
-
-        Raises:
-            MissingExtra: pandas is not installed.
-        """
-        with needed("to_pandas()", "pandas", "lab"):
-            import pandas as pd  # noqa: PLC0415  an extra
-        frame: pd.DataFrame = self.to_arrow().to_pandas()
-        return frame
 
 
 def _saved_trace_source(path: Path) -> Source:

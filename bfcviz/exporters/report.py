@@ -396,10 +396,10 @@ def sizes(report: HeapReport) -> list[ReportRow]:
     if found.recorded.has_heap:
         fragmentation = f"external fragmentation {100 * found.external_fragmentation:.1f} %"
         known = [
-            ("pool_bytes", "pool", found.pool_bytes, _in_count_text(found.regions.count, "region")),
-            ("bytes_in_use", "in use", found.bytes_in_use, _in_count_text(found.chunks_in_use, "chunk")),
+            ("pool_bytes", "pool", found.pool_bytes, f"in {counted(found.regions.count, 'region')}"),
+            ("bytes_in_use", "in use", found.bytes_in_use, f"in {counted(found.chunks_in_use, 'chunk')}"),
             ("", "wasted of that", found.wasted, "not requested" if found.wasted is not None else ""),
-            ("free_bytes", "free in the pool", found.free_bytes, _in_count_text(found.free_chunks, "chunk")),
+            ("free_bytes", "free in the pool", found.free_bytes, f"in {counted(found.free_chunks, 'chunk')}"),
             ("largest_free_chunk", "largest free chunk", found.largest_free_chunk, fragmentation),
         ]
         values += [
@@ -424,11 +424,6 @@ def sizes(report: HeapReport) -> list[ReportRow]:
     ]
 
 
-def _in_count_text(number: int, what: str) -> str:
-    """In how many chunks or regions a size of a report lies, in words."""
-    return f"in {number:,} {what}{'' if number == 1 else 's'}"
-
-
 def pins(report: HeapReport) -> tuple[str, list[ReportRow]]:
     """What a report says lies in the way of the request at the best place: a sentence, and its chunks, largest first.
 
@@ -441,7 +436,7 @@ def pins(report: HeapReport) -> tuple[str, list[ReportRow]]:
                 short_report_name(pin.line),
                 format_bytes(pin.stranded),
                 pin.stranded / max(worst.free, 1),
-                f"{format_bytes(pin.bytes)} {_in_count_text(pin.chunks, 'chunk')}",
+                f"{format_bytes(pin.bytes)} in {counted(pin.chunks, 'chunk')}",
             )
             for pin in worst.pins[:MOST_ROWS]
         ]
@@ -455,7 +450,7 @@ def pins(report: HeapReport) -> tuple[str, list[ReportRow]]:
     shown = largest_first(run.pins)[:MOST_ROWS]
     sentence = (
         f"The request would fit at {run.address:#x} (region {run.region}) if {format_bytes(run.bytes_in_use)} in "
-        f"{run.chunks_in_use:,} chunk{'s' * (run.chunks_in_use != 1)} were freed."
+        f"{counted(run.chunks_in_use, 'chunk')} were freed."
     )
     if run.chunks_in_use > len(shown):
         sentence += f" The {len(shown)} largest:"
@@ -505,11 +500,11 @@ def holder_rows(found: Holders) -> list[ReportRow]:
     lines = []
     for row in rows:
         name, callers = _holder_name(found, row)
-        note = _in_count_text(int(chunks[row]), "chunk") + (f", called by {callers}" if callers else "")
+        note = f"in {counted(int(chunks[row]), 'chunk')}" + (f", called by {callers}" if callers else "")
         lines.append(ReportRow(name, format_bytes(int(own[row])), int(own[row]) / whole, note))
     rest = other_holders(found, rows)
     if rest.bytes:
-        note, name = _in_count_text(rest.chunks, "chunk"), f"{rest.holders:,} others"
+        note, name = f"in {counted(rest.chunks, 'chunk')}", f"{rest.holders:,} others"
         lines.append(ReportRow(name, format_bytes(rest.bytes), rest.bytes / whole, note))
     return lines
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.answers import Answer, AnswerTable
+from bfcviz.answers import AnswerTable, TableAnswer
 from bfcviz.errors import TraceError
 from bfcviz.events.marks import ALERT, phase_ends
 from bfcviz.events.origin import chunks_known, requested_bytes_known
@@ -27,7 +27,6 @@ from bfcviz.model.model import Model
 from bfcviz.units import format_bytes
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyarrow import Table
 
 
@@ -384,7 +383,7 @@ ALL: Final = "in use"
 
 
 @dataclass(frozen=True, repr=False)
-class Holders(Answer):
+class Holders(TableAnswer):
     """The tree of holders of one heap at one step.
 
     Attributes:
@@ -474,11 +473,6 @@ class Holders(Answer):
                 "chunks": rows["chunks"],
             }
         )
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """All holders as a data frame."""
-        frame: pd.DataFrame = self.to_arrow().to_pandas()
-        return frame
 
 
 def require_chunks(trace: Trace, pool: int) -> None:

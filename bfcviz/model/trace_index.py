@@ -55,8 +55,6 @@ _EVENTS_A_CHUNK: Final = 10
 
 _MAGIC: Final = b"BFCI"
 _VERSION: Final = 2
-_WITHOUT_NAMED: Final = 1
-"""The version before: it does not say which labels the events of a block have."""
 
 _HEADER: Final = struct.Struct("<4sHHIIII")
 """Magic, version, pools, rows of each, notable events, labels of all pools, bytes of the columns."""
@@ -95,7 +93,7 @@ class IndexEntry(NamedTuple):
 
     Attributes:
         notable: the OOMs and marks; None: they are too many.
-        named: numbers of the labels that events have, ascending, without 0; None: not known, or not kept.
+        named: numbers of the labels that events have, ascending, without 0; None: not kept.
     """
 
     pools: list[PoolIndexEntry]
@@ -267,7 +265,7 @@ def decoded_index_entry(data: bytes, pools: int) -> IndexEntry:
 
 def _checked_trace_index_entry(data: bytes, pools: int) -> IndexEntry:
     magic, version, of, each, count, held, length = _HEADER.unpack_from(data)
-    if (magic, of) != (_MAGIC, pools) or not _WITHOUT_NAMED <= version <= _VERSION or length > _MOST_BYTES:
+    if (magic, version, of) != (_MAGIC, _VERSION, pools) or length > _MOST_BYTES:
         raise ValueError(f"it begins with {data[:8].hex()}")
     if each > FINE_ROWS or held > pools * PARTS * (_MOST_LABELS + 1):
         raise ValueError(f"{each} rows and {held} labels are impossible")
@@ -281,8 +279,7 @@ def _checked_trace_index_entry(data: bytes, pools: int) -> IndexEntry:
         kept * EVENT.itemsize,
     ]
     rest = length - sum(sizes)
-    is_right = rest >= 0 and rest % _NAMED.itemsize == 0 if version > _WITHOUT_NAMED else rest == 0
-    if len(columns) != length or not inflate.eof or not is_right:
+    if len(columns) != length or not inflate.eof or rest < 0 or rest % _NAMED.itemsize:
         raise ValueError(f"its columns do not have the {sum(sizes)} bytes that its header gives")
     ends = np.cumsum([0, *sizes, rest]).tolist()
     parts = [columns[start:end] for start, end in pairwise(ends)]
@@ -294,9 +291,7 @@ def _checked_trace_index_entry(data: bytes, pools: int) -> IndexEntry:
         for row, label, head in zip(rows, labels, heads, strict=True)
     ]
     notable = None if count > _MOST_NOTABLE_OF_BLOCK else unshuffled(parts[3], EVENT)
-    named = None
-    if version > _WITHOUT_NAMED:
-        named = np.cumsum(unshuffled(parts[4], _NAMED), dtype=np.uint64).astype(np.uint32)
+    named = np.cumsum(unshuffled(parts[4], _NAMED), dtype=np.uint64).astype(np.uint32)
     return IndexEntry(entries, notable, named)
 
 

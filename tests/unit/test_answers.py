@@ -1,6 +1,7 @@
 """What a result shows at a prompt and in a notebook: a short text with the answer first, and the same as HTML."""
 
 import re
+import sys
 from functools import cache
 from html import unescape
 
@@ -11,7 +12,7 @@ from unit.figures.synthetic import PlainHeap
 
 import bfcviz
 from bfcviz.answers import MOST_LINES, Answer, AnswerTable
-from bfcviz.errors import BfcvizError
+from bfcviz.errors import BfcvizError, MissingExtra
 
 GROWS = "bfc:allow_growth=true"
 MAKERS = {
@@ -49,6 +50,17 @@ def test_a_prompt_shows_a_few_lines(answer):
     assert max(map(len, lines)) < 300
     assert "array(" not in repr(answer)
     assert "<bfcviz." not in repr(answer)
+
+
+@pytest.mark.parametrize("name", ["holders", "leaks", "what grew", "trace", "compare"])
+def test_a_table_is_a_data_frame_where_pandas_is_installed(name, monkeypatch):
+    answer = made(name)
+    frame, table = answer.to_pandas(), answer.to_arrow()
+    assert (list(frame.columns), len(frame)) == (table.column_names, len(table))
+    assert len(frame)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtra, match=r"bfcviz\[lab\]"):
+        answer.to_pandas()
 
 
 def test_a_prompt_shows_an_account_as_its_table():

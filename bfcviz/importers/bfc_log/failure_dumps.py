@@ -907,9 +907,6 @@ def _failed_pool_totals(dump: Dump, heap: DumpedHeap) -> dict[str, int]:
 # The same error is printed several times: by the runtime, by Python, and again in each traceback. An error without a
 # dump is a failed request of its own.
 
-_BEYOND: Final = 1 << 63
-_LONGEST_ERROR: Final = 1000  # characters of a message
-
 
 class AllocationError(NamedTuple):
     """An error message in a log, such as `OOM when allocating tensor`, which may belong to a dump."""
@@ -1012,10 +1009,10 @@ def _errors_for_dumps(record: LogRecord) -> Iterator[AllocationError]:
     last = None
     for found in _ERROR.finditer(record.message):
         line = record.line + record.message.count("\n", 0, found.start())
-        rest = record.message[found.start() : found.start() + 2 * _LONGEST_ERROR]
+        rest = record.message[found.start() : found.start() + 2 * _LONGEST]
         node = log_lines.NODE.search(rest)
         op = "" if node is None else node[1] or node[2]
-        text = " ".join(re.split(r"[\n\r]", rest, maxsplit=1)[0].split())[:_LONGEST_ERROR]
+        text = " ".join(re.split(r"[\n\r]", rest, maxsplit=1)[0].split())[:_LONGEST]
         parts = found.groupdict()
         if parts["size"]:
             printed = size_in_log_line(parts["size"])
@@ -1042,4 +1039,6 @@ def _dump_tensor_bytes(shape: Sequence[str], type_: str | None) -> tuple[int, ..
     """Bytes of a failed tensor of this shape; without a type those of every element size, the usual one first."""
     elements = prod(int(number[:19]) for number in shape)
     widths = (4, 8, 2, 1, 16) if type_ is None else (TYPE_BYTES.get(type_),)
-    return tuple(elements * width for width in widths if width is not None and 0 < elements * width < _BEYOND)
+    return tuple(
+        elements * width for width in widths if width is not None and 0 < elements * width < _ADDRESSES
+    )

@@ -8,9 +8,9 @@ from heaps import MIB, new_heap
 from unit.allocator.made_sub_allocators import make
 
 from bfcviz.allocator import cuda_driver
-from bfcviz.allocator.cuda import Sharing, VirtualSubAllocator
+from bfcviz.allocator.cuda import VirtualSubAllocator
 from bfcviz.allocator.cuda_driver import Driver
-from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
+from bfcviz.errors import InvalidRequest, OutOfMemory
 
 
 def test_virtual_memory_grows_in_place_so_that_free_ends_are_joined():
@@ -137,16 +137,6 @@ def test_virtual_memory_may_be_exported_and_used_by_network_cards_where_the_devi
     assert list(library.properties.values()) == [(posix, rdma)]
 
 
-def test_virtual_memory_is_shared_as_asked():
-    library = FakeCuda(devices=3, attributes={110: 1})
-    one = make("virtual", library, device=1, sharing=Sharing(peers=[0, 1, 0], shareable=False, rdma=False))
-    where, _ = one.allocate(256, MIB)
-    assert library.access == {where: {0, 1}}
-    assert list(library.properties.values()) == [(0, 0)]
-    alone, _ = make("virtual", library, device=2, sharing=Sharing(peers=())).allocate(256, MIB)
-    assert library.access[alone] == {2}
-
-
 def test_all_devices_that_can_may_access_virtual_memory_by_default():
     library = FakeCuda(devices=3)
     where, _ = make("virtual", library, device=1).allocate(256, MIB)
@@ -154,22 +144,6 @@ def test_all_devices_that_can_may_access_virtual_memory_by_default():
     library.has_peers = False
     alone, _ = make("virtual", library, device=2).allocate(256, MIB)
     assert library.access[alone] == {2}
-
-
-def test_sharing_that_a_device_cannot_do_is_refused():
-    library = FakeCuda(devices=2, attributes={103: 0, 110: 0})
-    library.has_peers = False
-    for sharing, says in (
-        (Sharing(peers=[2]), "peer 2 "),
-        (Sharing(peers=[1]), "device 1 .* device 0"),
-        (Sharing(shareable=True), "attribute 103 is 0"),
-        (Sharing(rdma=True), "attribute 110 is 0"),
-    ):
-        with pytest.raises(DeviceError, match=says):
-            make("virtual", library, sharing=sharing)
-    with pytest.raises(InvalidRequest, match="virtual"):
-        make("device", library, sharing=Sharing())
-    assert library.reserved == {}
 
 
 def test_reserved_addresses_go_with_the_driver_at_the_end():

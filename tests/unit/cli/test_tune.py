@@ -1,5 +1,6 @@
 """`bfcviz tune`: the line to set is that of the settings with the least memory; its numbers are those of a replay."""
 
+import ast
 import json
 import shlex
 
@@ -7,7 +8,10 @@ import pytest
 from shared import SHARED, needs_shared, short_file
 from unit.figures.synthetic import MiB, PlainHeap
 
+from bfcviz.allocator.interface import AllocatorOptions
+from bfcviz.analysis.heap_settings import Family
 from bfcviz.cli import main
+from bfcviz.devices import Settings, simulate_gpus
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
 from bfcviz.whatif.policy_replay import replay
@@ -126,6 +130,49 @@ def test_the_line_turns_off_what_the_proposal_turns_off(policy):
     settings = dict(each.split(":") for each in line.partition("=")[2].split(","))
     assert settings.pop("expandable_segments") == "False"
     assert settings == ({} if policy == "torch" else {"max_split_size_mb": "512"})
+
+
+@pytest.mark.parametrize(
+    ("growth", "collection", "fraction"), [(True, False, 0), (False, True, 0), (True, True, 0.25)]
+)
+def test_the_line_of_tensorflow_sets_what_the_proposal_has(growth, collection, fraction):
+    options = {"allow_growth": growth, "garbage_collection": collection, "fragmentation_fraction": fraction}
+    line, _, beside = setting_line(policy_of("bfc", **options), Family.TENSORFLOW).partition("  # and ")
+    variables = dict(word.split("=") for word in shlex.split(line)[1:])
+    gpus = simulate_gpus(["1GiB"], memory="addresses")
+    settings = Settings(gpus, environment=variables)
+    if beside:
+        name, _, value = beside.partition("=")
+        settings.set_gpu_options(**{name.rpartition(".")[2]: float(value)})
+    (planned,) = (each for each in settings.plan() if each.name.device_type == "GPU")
+    assert {key: vars(planned.options)[key] for key in options} == options
+
+
+def test_the_lines_of_our_own_heap_and_of_jax_set_what_the_proposal_has():
+    grows = policy_of("bfc:allow_growth=true,garbage_collection=true")
+    made = eval(setting_line(grows, Family.OWN), {"AllocatorOptions": AllocatorOptions})  # noqa: S307  our own line
+    assert made == AllocatorOptions(allow_growth=True, garbage_collection=True)
+    for policy, preallocates in ((grows, "false"), (policy_of("bfc"), "true")):
+        variable = shlex.split(setting_line(policy, Family.JAX))[1]
+        assert variable == f"XLA_PYTHON_CLIENT_PREALLOCATE={preallocates}"
+
+
+@pytest.mark.parametrize(
+    ("policy", "family", "names"),
+    [
+        (
+            "rmm_pool:initial_pool_size=1GiB",
+            Family.RMM,
+            ["PoolMemoryResource", f"initial_pool_size={1 << 30}"],
+        ),
+        ("stream_ordered", Family.RMM, ["set_current_device_resource", "CudaAsyncMemoryResource"]),
+        ("stream_ordered", Family.CUPY, ["cupy.cuda.set_allocator", "MemoryAsyncPool"]),
+    ],
+)
+def test_the_line_of_a_resource_is_python(policy, family, names):
+    line = setting_line(policy_of(policy), family)
+    assert isinstance(ast.parse(line).body[0].value, ast.Call)
+    assert all(name in line for name in names)
 
 
 @needs_shared

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from heaps import new_heap
 from shared import short_file
+from unit.cli.test_tune import torch_file
 from unit.figures.synthetic import PlainHeap
 
 import bfcviz
@@ -22,6 +23,7 @@ from bfcviz.whatif import tie_breaking
 from bfcviz.whatif.own_rules import AS_RECORDED, USUAL
 from bfcviz.whatif.policy_replay import replay
 from bfcviz.whatif.policy_table import POLICIES, policy_of
+from bfcviz.whatif.tuning import setting_line
 
 MiB = 1 << 20
 
@@ -202,6 +204,19 @@ def test_the_legend_is_behind_explain_and_the_last_lines_say_what_to_do(file, ca
     explained = capsys.readouterr().out
     assert len(explained.splitlines()) > len(plain.splitlines()) + 10
     assert all("bfcviz tune" in text.splitlines()[-1] for text in (plain, explained))
+
+
+def test_the_last_lines_set_what_needs_less_memory_than_the_job_had(tmp_path, capsys):
+    growing = torch_file(tmp_path / "growing.parquet", range(30, 300, 13))
+    less = replay(growing, "torch", expandable_segments=True)
+    assert less.peak_reserved < replay(growing, "torch").peak_reserved
+    assert main(["whatif", growing]) == 0
+    *_, line, _, tune = capsys.readouterr().out.splitlines()
+    assert line == setting_line(policy_of("torch:expandable_segments=true"), "torch")
+    assert tune == f"bfcviz tune {growing}"
+    # Under a limit as tight, PyTorch returns what it cached: nothing saves enough.
+    assert main(["whatif", growing, "--limit", str(less.peak_reserved)]) == 0
+    assert "export" not in capsys.readouterr().out
 
 
 def test_both_meanings_of_a_limit(file, capsys, said):

@@ -1,7 +1,5 @@
 """What is stored with the blocks of a trace says what its events say."""
 
-import zlib
-
 import numpy as np
 import pytest
 from heap_strategies import run, seeded_operations
@@ -210,15 +208,14 @@ def test_entries_that_are_missing_or_too_large_are_not_used(busy_file, monkeypat
         decoded_index_entry(entries[0], 1)
 
 
+def test_an_entry_of_another_version_is_refused(busy_file):
+    entry = Trace.open(busy_file).index_entries()[0]
+    assert decoded_index_entry(entry, 1).named is not None
+    with pytest.raises(TraceError):
+        decoded_index_entry(entry[:4] + b"\x01\0" + entry[6:], 1)
+
+
 # -- the labels that the events of a block have ---------------------------------------------------------------------
-
-
-def without_named(entry):
-    """The entry as the version before wrote it: it does not say which labels events have."""
-    magic, _, *numbers, _ = trace_index._HEADER.unpack_from(entry)
-    columns = zlib.decompress(entry[trace_index._HEADER.size :])
-    columns = columns[: len(columns) - 4 * len(decoded_index_entry(entry, 1).named)]
-    return trace_index._HEADER.pack(magic, 1, *numbers, len(columns)) + zlib.compress(columns)
 
 
 def reads_of(saved, wanted):
@@ -256,18 +253,6 @@ def test_a_name_that_few_events_have_is_found_in_few_blocks(folder):
     assert found == list(matching(trace, 0, EventFilter(text="needle"))) != []
     assert 0 < len(read) <= 2 < len(trace) // blocks.MOST_EVENTS
     assert reads_of(saved, EventFilter(text="needle", least_size=1 << 30))[0] == []
-
-
-def test_entries_of_the_version_before_are_read(busy_file):
-    saved, wanted = Trace.open(busy_file), EventFilter(text="layer_3")
-    expected, old = reads_of(saved, wanted)[0], [without_named(entry) for entry in saved.index_entries()]
-    again = Trace.open(busy_file)
-    again.source.index_entries = lambda: old
-    assert decoded_index_entry(old[0], 1).named is None
-    found, read = reads_of(again, wanted)
-    assert found == expected
-    assert len(read) == -(-len(again) // again.source.block)
-    assert index_of(again).knows_holders
 
 
 def test_named_labels_that_do_not_exist_are_harmless(busy_file):

@@ -1,5 +1,6 @@
 """Labels on disk: a drain packs the first lines and frees them; readers find each line at its place."""
 
+import errno
 import os
 from io import FileIO
 from pathlib import Path
@@ -190,6 +191,43 @@ def test_another_drain_cuts_nothing_off_behind_a_damaged_header(tmp_path, hit):
         lost = len(labels) - 1 - len(found)
         assert 0 < lost < 1000
         assert len({*found}) == len(found)
+
+
+class FullDisk(FileIO):
+    """Takes a few bytes, then there is no room."""
+
+    room = 100
+
+    def write(self, data):
+        if not self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken, self.room = super().write(data[: self.room]), 0
+        return taken
+
+
+def test_a_disk_that_is_full_while_labels_are_packed_loses_none(tmp_path):
+    lines = b"".join(b'"layer %d"\n' % number for number in range(2000))
+    half = lines.index(b"\n", len(lines) // 2) + 1
+    (tmp_path / LABELS_FILE).write_bytes(lines[:half])
+    packer, reader = LabelPacker(tmp_path), LabelFile(tmp_path)
+    packer.pack()
+    with (tmp_path / LABELS_FILE).open("ab") as file:
+        file.write(lines[half:])
+    packed, out = (tmp_path / PACKED_LABELS_FILE).read_bytes(), packer._out
+    assert packed
+    packer._out = FullDisk(tmp_path / PACKED_LABELS_FILE, "r+b")
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        packer.pack()
+    packer._out.close()
+    assert (tmp_path / PACKED_LABELS_FILE).read_bytes() == packed
+    assert read(reader, 0) == lines
+    packer._out = out  # there is room again
+    packer.pack()
+    packer.close()
+    assert (tmp_path / PACKED_LABELS_FILE).read_bytes()[: len(packed)] == packed
+    later = LabelFile(tmp_path)
+    later.refresh()
+    assert (later.stop > reader.stop, read(later, 0)) == (True, lines)
 
 
 def test_nothing_is_packed_where_lines_cannot_be_freed(tmp_path, monkeypatch):
