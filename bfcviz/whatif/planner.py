@@ -423,8 +423,8 @@ def _pairs_of_live_blocks(lifetimes: Lifetimes) -> int:
 
 def _too_many_pairs_text(pairs: int) -> str:
     return (
-        f"{pairs:,} pairs of blocks live at one time, and with more than {MOST_PAIRS:,} a search finds nothing in any "
-        "time: this is the lowest of the plans that are made at once, and more seconds change nothing"
+        f"{pairs:,} pairs of blocks live at one time, and with more than {MOST_PAIRS:,} a search is too slow to find "
+        "a lower plan: this is the lowest of the plans that are made at once, and more seconds change nothing"
     )
 
 
