@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from bfcviz.analysis.message_verdict import (
     CONTEXT,
     SLIVER,
+    SMALL_PROCESS,
     Judgement,
     StatedCause,
     buffer_of,
@@ -25,7 +26,7 @@ from bfcviz.analysis.message_verdict import (
     is_padded,
 )
 from bfcviz.formats import cupy, tensorflow, torch, xla
-from bfcviz.formats.message_grammar import StatedFailure
+from bfcviz.formats.message_grammar import IMPOSSIBLE, StatedFailure
 from bfcviz.formats.message_tables import BY_SIGNAL
 from bfcviz.formats.torch import CONF, HIP_CONF, NEW_CONF, NPU_CONF
 from bfcviz.units import GiB, format_bytes
@@ -80,7 +81,9 @@ def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
     rule = _advice_rule(found, judged)
     given: Iterable[AdviceTexts] = rule(found, judged)
     is_too_large = judged.cause is StatedCause.REQUEST_EXCEEDS_DEVICE
-    if is_too_large and found.fact("device_total") is None and rule in _PLAIN:
+    is_absurd = found.facts.get("requested", 0) >= IMPOSSIBLE and "host" not in found.marks
+    is_plain = rule in _PLAIN or is_absurd
+    if is_too_large and found.fact("device_total") is None and is_plain:
         text = (
             "Print the shape, and the sizes that it is made from: so much is a wrong shape or a wrong index."
         )
@@ -486,7 +489,9 @@ def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterato
     is_set = {"expandable_set", "max_split_set"} & found.marks
     has_settings = found.framework != "PyTorch XPU" and "async" not in found.marks
     can_expand = has_settings and found.version not in _OLD and "windows" not in found.marks and not is_amd
-    can_expand = can_expand and "expandable_set" not in is_set and found.framework != "PyTorch NPU"
+    can_expand = can_expand and "expandable_set" not in is_set
+    if found.framework == "PyTorch NPU":  # only the class of the error tells a version: 2.5 or later
+        can_expand = can_expand and "new_class" in found.marks
     # Segments for requests up to `LARGE_SEGMENT` have that size: no split limit above it changes them.
     can_split = has_settings and not is_set and (counters or request > torch.LARGE_SEGMENT)
     can_split = can_split and not (is_sliver and is_near)
@@ -1805,8 +1810,11 @@ _HOST_TEXTS: Final = {
     f"out, use less of it: {_LESS_SYSTEM}. As a script (jupyter nbconvert --to script) a crash prints its reason.",
     "host-colab": f"Use less system memory: {_LESS_SYSTEM}; load a model with low_cpu_mem_usage=True; or choose a "
     "runtime with more of it.",
-    "host-invoked": "Look at the lines of the kernel after this one (dmesg -T): they list what each process held, and "
-    f"which was ended. Use less system memory: {_LESS_SYSTEM}; or add memory.",
+    **dict.fromkeys(
+        ("host-invoked", "host-reaped"),
+        "Look at the lines of the kernel around this one (dmesg -T): they list what each process held, and "
+        f"which was ended. Use less system memory: {_LESS_SYSTEM}; or add memory.",
+    ),
     "host-mapping": "Look at free -g, ulimit -v and the limit of the container; with many tensors in shared memory at "
     "sysctl vm.max_map_count, too. Then use less, or raise the limit that is reached.",
     "host-java": "Raise the limit that was reached, if the system has more: -Xmx of java for the heap, "
@@ -1865,10 +1873,18 @@ def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[Adv
             AdviceWord.SHAPE_BUG: f"Look where the shape {found.shape} comes from: so large an array often has one "
             "axis too many, or one of a wrong length."
         }
-    if found.op and found.message == "host-killed" and not found.op.startswith(_PYTHON_PROGRAMS):
+    is_small = (found.fact("process_in_use") or SMALL_PROCESS) < SMALL_PROCESS
+    is_other = found.op and (is_small or not found.op.startswith(_PYTHON_PROGRAMS))
+    if is_other and found.message == "host-killed":
+        less = (
+            f"Let the largest of them, not {found.op},"
+            if is_small
+            else f"Let {found.op}, or the largest of them,"
+        )
+        kernel = "; of the kernel's own memory slabtop and df -t tmpfs tell" if is_small else ""
         yield {
             AdviceWord.SYSTEM_MEMORY: "Look at who holds system memory (ps aux --sort=-rss | head; the kernel's "
-            f"lines before this one list it, too). Let {found.op}, or the largest of them, use less, or add memory."
+            f"lines before this one list it, too{kernel}). {less} use less, or add memory."
         }
     else:
         first = "If system memory ran out, use" if found.message in BY_SIGNAL else "Use"

@@ -77,7 +77,9 @@ def _judged(found: StatedFailure) -> Judgement:
     total, request = found.fact("device_total"), found.facts.get("requested")
     if request is not None and total and _is_fact_above(found, "requested", total, "device_total"):
         return _beyond_device_verdict(found, request, total)
-    if request is not None and request > _LARGEST_DEVICE and not total and not found.fact("limit"):
+    is_absurd = request is not None and request >= IMPOSSIBLE
+    is_beyond = request is not None and request > _LARGEST_DEVICE and not total and not found.fact("limit")
+    if request is not None and (is_absurd or is_beyond) and "on_chip" not in found.marks:
         return Judgement(
             StatedCause.REQUEST_EXCEEDS_DEVICE,
             f"{_size(request)} in one request: no single device has so much. The shape is wrong, or the program "
@@ -418,7 +420,7 @@ def _torch_refused_verdict(found: StatedFailure, request: int, use: DeviceUse) -
             StatedCause.OTHER_PROCESS if is_of_others else StatedCause.CAPACITY,
             use.others,
         )
-    elif use.pool:
+    elif use.pool or found.fact("allocated") is None:
         which = " Not a lack of memory: a race with another process, or the driver or system refused."
     else:
         which = " Nothing is allocated yet: the driver or the system refused, for example a single buffer so large."
@@ -766,7 +768,7 @@ def _pool_full_verdict(found: StatedFailure) -> Judgement | None:
     available = found.fact("available")
     if request is None:
         if limit and used:
-            return _pool_counters_verdict(limit, used)
+            return _pool_counters_verdict(found, limit, used)
         return None
     if used is not None and limit is not None and request > limit - used:
         return Judgement(
@@ -812,11 +814,25 @@ def _pool_in_pieces_verdict(found: StatedFailure, request: int, limit: int, used
     )
 
 
-def _pool_counters_verdict(limit: int, used: int) -> Judgement:
+def _pool_counters_verdict(found: StatedFailure, limit: int, used: int) -> Judgement:
+    peak = found.fact("peak")
     said = f"The pool prints these counters when a request fails: {_size(used)} of {_size(limit)} are in use."
     if used > _FULL * limit:
         what = f"{said} The size of the request is not in the text."
         return Judgement(StatedCause.CAPACITY, what, StatedCause.UNKNOWN)
+    if peak is not None and peak < SLIVER * limit:
+        what = f"{said} Never were more than {_size(peak)}: what is free can hardly lie in pieces."
+        if "one_region" in found.marks:
+            return Judgement(
+                StatedCause.REQUEST_EXCEEDS_LIMIT,
+                f"{what} The pool is one region of the whole limit, so the request was nearly as large as that, or "
+                "larger.",
+                StatedCause.UNKNOWN,
+            )
+        why = (
+            "The request was larger than the rest, or the pool could not grow because others hold the device."
+        )
+        return _undecided(f"{what} {why} Its size is not in the text.", StatedCause.OTHER_PROCESS)
     what = f"{said} Whether the request was larger than the rest is not in the text."
     return _undecided(what, StatedCause.CACHED_FRAGMENTATION)
 
@@ -1689,6 +1705,10 @@ def _pinned_pool_verdict(found: StatedFailure) -> Judgement | None:
     )
 
 
+SMALL_PROCESS: Final = 64 * MiB
+"""A process that holds less of the system's memory does not fill it."""
+
+
 def _host_memory_verdict(found: StatedFailure) -> Judgement:
     if found.message == "host-worker":
         why = "The system killed a worker of the data loader, as it does when system memory runs out"
@@ -1698,6 +1718,9 @@ def _host_memory_verdict(found: StatedFailure) -> Judgement:
     if found.message == "host-killed":
         where = " of a container or a job reached its limit" if "cgroup" in found.marks else " ran out"
         rest = f" If {found.op} is not your program, yours may still run." if found.op else ""
+        held = found.fact("process_in_use")
+        if held is not None and held < SMALL_PROCESS:
+            rest += f" It held only {_size(held)}: what fills the memory is another process, or the kernel itself."
         return Judgement(
             StatedCause.HOST_MEMORY,
             f"The system ended {found.op or 'a process'} because system memory{where}. It is not GPU memory.{rest}",
@@ -1759,9 +1782,16 @@ def _told_by_system_verdict(found: StatedFailure) -> Judgement:
         )
     entry, used, total = ENTRIES[found.message], found.fact("memory_used"), found.fact("memory_total")
     numbers = "" if used is None or total is None else f" {_size(used)} of {_size(total)} were in use."
-    if entry.is_weak and found.message != "host-invoked":
+    is_of_kernel = found.message in {"host-invoked", "host-reaped"}
+    if entry.is_weak and not is_of_kernel:
         return _undecided(f"{entry.means}{numbers}", StatedCause.HOST_MEMORY)
-    return Judgement(StatedCause.HOST_MEMORY, f"{entry.means}{numbers}")
+    means = entry.means
+    if is_of_kernel and found.op:
+        means = (
+            "A program asked for system memory, none was left in the machine or in its container, and the system ended "
+            f"{found.op}. It is not GPU memory."
+        )
+    return Judgement(StatedCause.HOST_MEMORY, f"{means}{numbers}")
 
 
 def _lost_rank_verdict(found: StatedFailure) -> Judgement:

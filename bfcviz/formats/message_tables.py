@@ -97,6 +97,8 @@ cuda-call | CUDA | behind=400 weak
     > cudaMalloc retry failed: out of memory
     > CUBLAS_STATUS_ALLOC_FAILED
     > CUDNN_STATUS_ALLOC_FAILED
+    > Failed to CUDA calloc {number} bytes
+    > Failed to CUDA calloc async {number} bytes
     > CUFFT_ALLOC_FAILED
     > CUSOLVER_STATUS_ALLOC_FAILED
     > CUDA_ERROR_OUT_OF_MEMORY
@@ -127,7 +129,7 @@ cuda-call | CUDA | behind=400 weak
     mark pin_memory <- ".pin_memory(" "CachingHostAllocator" "HostAlloc failed" "Mem.HostBuffer("
     mark turbomind <- "[TM][ERROR]"
     mark no_context <- "cuCtxCreate" "DevicePrimaryCtxRetain" "torch._C._cuda_init()"
-    mark nccl <- "NCCL WARN C" "NCCL WARN Failed to C" "Cuda failure 2 '"
+    mark nccl <- "NCCL WARN C" "Failed to CUDA calloc" "Cuda failure 2 '"
     mark mxnet <- "mxnet" "MXNet"
     mark mxnet_pool <- "pooled_storage_manager" "MXNetError: cudaMalloc"
     device <- "current device: {number}, in function" "[{number}] {word} NCCL WARN" "; GPU={number} ;"
@@ -505,6 +507,10 @@ host-invoked | Linux | weak host
         process to end, which a later line names (Killed process). It is not GPU memory.
     in mm/oom_kill.c
     > invoked oom-killer:
+host-reaped | Linux | weak host
+    = The system took back the memory of a process that it had ended because system memory, not GPU memory, ran out.
+    in mm/oom_kill.c
+    > oom_reaper: reaped process {number} (
 host-shared | Linux | host
     = Shared memory (/dev/shm) is full: not GPU memory. A container has 64 MiB of it where nothing else is set.
     in aten/src/ATen/MapAllocator.cpp; nccl/src/misc/shmutils.cc
@@ -609,9 +615,10 @@ NAMED: Final = {
 """Name of an entry -> what its later lines name."""
 
 KILLED: Final = re.compile(
-    r"Kill(?:ed)? process \d{1,10},?(?: UID \d{1,10},)? \(([^)\n]{1,64})\)|\btask=([^,\n]{1,64}),pid="
+    r"(?:Kill(?:ed)?|reaped) process \d{1,10},?(?: UID \d{1,10},)? \((\([^()\n]{1,62}\)|[^()\n]{1,64})\)"
+    r"|\btask=([^,\n]{1,64}),pid="
 )
-"""The name of the process that the system killed."""
+"""The name of the process that the system killed; systemd puts that of a child that it starts in parentheses."""
 
 
 # ------------------------------------------------------------------------------

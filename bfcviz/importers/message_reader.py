@@ -1197,7 +1197,10 @@ def _take_torch_processes(statement: _Statement, begins: str, flat: str) -> None
             statement.processes[int(pid)] = stated.value
 
 
-_OPS: Final = {"tf-bfc": tensorflow.REQUESTED_BY, "host-killed": message_tables.KILLED}
+_OPS: Final = {
+    "tf-bfc": tensorflow.REQUESTED_BY,
+    **dict.fromkeys(("host-killed", "host-reaped"), message_tables.KILLED),
+}
 """Name of an entry -> the operation, or the program, that its first line names."""
 
 

@@ -316,3 +316,81 @@ def test_a_program_that_tries_another_way_tells_of_a_refusal_alone():
     )
     assert not found.failures
     assert len(found.soft) == 1
+
+
+def test_nccl_alone_says_how_much_it_asked_for():
+    failure = told(
+        "10.0.0.7: ncclInternalError: Internal check failed.\n10.0.0.7: Failed to CUDA calloc async 640 bytes\n"
+    )
+    assert (failure.judgement.cause, failure.stated.fact("requested")) == (StatedCause.UNKNOWN, 640)
+    assert "NCCL asked" in failure.judgement.sentence
+    assert kinds(failure)[0] == "free_other_processes"
+
+
+ASYNC_TAIL = (
+    "Requested               : {asked}\nDevice limit            : 16.00 GiB\nFree (according to CUDA): {free}\n"
+    "PyTorch limit (set by user-supplied memory fraction)\n                        : 17179869184.00 GiB\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "free", "cause"),
+    [
+        ("9.00 MiB", "5.00 GiB", StatedCause.DRIVER_REFUSED),
+        ("64.00 GiB", "5.00 GiB", StatedCause.REQUEST_EXCEEDS_DEVICE),
+        ("6.00 GiB", "5.00 GiB", StatedCause.UNKNOWN),
+    ],
+)
+def test_the_end_of_a_text_of_the_asynchronous_allocator(asked, free, cause):
+    failure = told(ASYNC_TAIL.format(asked=asked, free=free))
+    assert failure.stated.framework == "PyTorch cudaMallocAsync"
+    assert failure.judgement.cause is cause
+    assert "Nothing is allocated" not in failure.judgement.sentence
+    assert "limit" not in failure.stated.facts or failure.stated.fact("limit") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[GPU] Exceeded max size of memory object allocation: requested {size} bytes, but max alloc size is 7 bytes",
+        "bfc_arena.cc:376 onnxruntime::BFCArena Failed to allocate memory for requested buffer of size {size}",
+    ],
+)
+@pytest.mark.parametrize("size", [1 << 61, 3 << 60])
+def test_a_size_that_no_memory_has_is_a_wrong_number(text, size):
+    failure = told(text.format(size=size))
+    assert failure.judgement.cause is StatedCause.REQUEST_EXCEEDS_DEVICE
+    assert "EiB" in failure.judgement.sentence
+    assert kinds(failure)[0] == "check_shape_bug"
+
+
+@pytest.mark.parametrize(
+    ("error", "first"),
+    [("RuntimeError", "max_split_size"), ("torch.OutOfMemoryError", "expandable_segments")],
+)
+def test_ascend_expands_segments_where_the_class_of_the_error_is_that_of_a_version_that_can(error, first):
+    failure = told(
+        f"{error}: NPU out of memory. Tried to allocate 80.00 MiB (NPU 1; 32.00 GiB total capacity; 28.00 GiB already "
+        "allocated; 28.00 GiB current active; 6.00 MiB free; 30.00 GiB reserved in total by PyTorch)"
+    )
+    assert failure.judgement.cause is StatedCause.CACHED_FRAGMENTATION
+    assert kinds(failure)[0] == first
+    assert "PYTORCH_NPU_ALLOC_CONF" in failure.advice[0].text
+
+
+@pytest.mark.parametrize(
+    ("next_region", "peak", "cause", "second"),
+    [
+        (8589934592, 65536, StatedCause.REQUEST_EXCEEDS_LIMIT, StatedCause.UNKNOWN),
+        (17179869184, 65536, StatedCause.UNKNOWN, StatedCause.OTHER_PROCESS),
+        (8589934592, 3221225472, StatedCause.UNKNOWN, StatedCause.CACHED_FRAGMENTATION),
+    ],
+)
+def test_a_pool_that_never_held_much_is_not_in_pieces(next_region, peak, cause, second):
+    text = POOL.format(next=next_region).replace(
+        "MaxInUse:                4026531840", f"MaxInUse:    {peak}"
+    )
+    failure = told(text.replace("4026531840", "32768"))
+    assert (failure.judgement.cause, failure.judgement.second) == (cause, second)
+    assert (f"more than {peak >> 10}.00 KiB" in failure.judgement.sentence) is (peak < MIB)
+    assert ("free_other_processes" in kinds(failure)) is (cause is StatedCause.UNKNOWN)
