@@ -659,6 +659,7 @@ def _bfc_rules_verdict(found: StatedFailure) -> Judgement:
         _above_limit_verdict,
         _pool_full_verdict,
         _growth_refused_verdict,
+        _compiler_limit_verdict,
         _xla_program_verdict,
     ):
         judged = rule(found)
@@ -863,6 +864,20 @@ def _growth_refused_verdict(found: StatedFailure) -> Judgement | None:
     )
 
 
+def _compiler_limit_verdict(found: StatedFailure) -> Judgement | None:
+    """The verdict where one request passes what XLA's compiler counted on, as its warning before says."""
+    request, limit, program = found.fact("requested"), found.fact("compiler_limit"), found.fact("program")
+    if request is None or limit is None:
+        return None
+    least = "" if program is None else f", and could not bring the program below {_size(program)}"
+    return Judgement(
+        StatedCause.REQUEST_EXCEEDS_LIMIT,
+        f"The compiler counted on {_size(limit)} of the device for what the program computes{least}. "
+        f"{_size(request)} in one request is more: the program does not fit this device.",
+        StatedCause.REQUEST_EXCEEDS_DEVICE,
+    )
+
+
 def _xla_program_verdict(found: StatedFailure) -> Judgement | None:
     total, temp, request = found.fact("program_total"), found.fact("temp"), found.fact("requested")
     if total is None:
@@ -1016,6 +1031,12 @@ def _rmm_verdict(found: StatedFailure) -> Judgement:
             StatedCause.CAPACITY,
             f"The pool holds {_size(pool)} of its maximum of {_size(limit)}, and its upstream refused "
             f"{_size(request)} more.",
+            StatedCause.OTHER_PROCESS,
+        )
+    if "pool_start" in found.marks:
+        return _undecided(
+            "The pool failed while it was made: the driver had less free than the size that it shall start with, or "
+            "that size passes the maximum of the pool. Nothing of the program lies in it yet.",
             StatedCause.OTHER_PROCESS,
         )
     if "upstream" in found.marks:
@@ -1922,6 +1943,15 @@ def _soft_tactic_text(found: StatedFailure) -> str:
     return f"{workspace} was refused, and the builder leaves out that way to compute a layer: not a failure"
 
 
+def _soft_kernel_text(found: StatedFailure) -> str:
+    what = "failed while it ran"
+    if "address" in found.marks:
+        what = "read or wrote at an address that it may not use"
+    if "registers" in found.marks:
+        what = "needs more registers or threads than a multiprocessor has"
+    return f"a kernel {what}. No memory was refused: not a failure that a smaller program mends"
+
+
 _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
     "ggml-buffer": _soft_buffer_text,
     "ggml-wired": _soft_wired_text,
@@ -1933,6 +1963,7 @@ _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
     **dict.fromkeys(("trt-tactic", "trt-skipped", "trt-memory"), _soft_tactic_text),
     "peer-lost": _soft_lost_rank_text,
     "peer-ended": _soft_ended_rank_text,
+    "cuda-kernel": _soft_kernel_text,
 }
 
 _SOFT_TEXTS: Final[Mapping[str, str]] = {

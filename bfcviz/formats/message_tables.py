@@ -239,6 +239,20 @@ cuda-shared-none | PyTorch Inductor | role=after_all family=kernel
     in torch/_inductor/select_algorithm.py, NoValidChoicesError
     > No choices to select
     mark after_all <- "No choices"
+cuda-kernel | CUDA | role=soft family=fault
+    = A kernel failed while it ran, or was not started. No memory was refused.
+    in CUDA runtime and driver, cudaErrorIllegalAddress (700), cudaErrorLaunchOutOfResources (701) and others
+    > CUDA error: an illegal memory access was encountered
+    > HIP error: an illegal memory access was encountered
+    > CUDA error: misaligned address
+    > CUDA error: unspecified launch failure
+    > HIP error: unspecified launch failure
+    > CUDA error: device-side assert triggered
+    > CUDA error: too many resources requested for launch
+    > results in CUDA_ERROR_LAUNCH_FAILED
+    > CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access
+    mark address <- "illegal memory access" "misaligned address"
+    mark registers <- "too many resources"
 host-worker | PyTorch CPU
     = The system ended a process that loads data: `Killed` because system memory ran out, `Bus error` because
         /dev/shm, which the workers share, is full.
@@ -651,6 +665,7 @@ ggml-buffer | llama.cpp | behind=120
     mark kv <- "kv cache" "kv_cache"
     mark weights <- "load_tensors" "alloc_tensor_range" "loading model" "llm_load"
     mark given_weights <- "model buffer size ="
+    mark copies <- "pipeline parallelism enabled"
     mark one_buffer <- "exceeds device memory allocation limit" "exceeds device buffer size limit"
     device <- "on device {number}:" "allocate CUDA{number} buffer" "allocate ROCm{number} buffer"
         "allocate Vulkan{number} buffer" "allocate SYCL{number} buffer"
@@ -1340,6 +1355,7 @@ _DERIVED: Final = {
     "device_used": "in use on the device by all processes",
     "device_free_at_start": "free on the device in the table of nvidia-smi",
     "missing_tokens": "tokens too few: the profile of the KV cache is below zero",
+    "compiler_limit": "what XLA's compiler counted on for the program, by its warning before",
     "below_zero": "how far the size of the request is below zero",
 }
 """Numbers that follow from others, where no table of the framework has them."""

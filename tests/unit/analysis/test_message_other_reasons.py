@@ -394,3 +394,90 @@ def test_a_pool_that_never_held_much_is_not_in_pieces(next_region, peak, cause, 
     assert (failure.judgement.cause, failure.judgement.second) == (cause, second)
     assert (f"more than {peak >> 10}.00 KiB" in failure.judgement.sentence) is (peak < MIB)
     assert ("free_other_processes" in kinds(failure)) is (cause is StatedCause.UNKNOWN)
+
+
+REMAT = (
+    "W external/xla/a.cc:3] Can't reduce memory use below 10.00GiB ({limit} bytes) by rematerialization; only reduced "
+    "to 30.00GiB (32212254720 bytes), down from 33.00GiB (35433480192 bytes) originally\n"
+)
+REFUSED = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate {asked} bytes.\n"
+
+
+@pytest.mark.parametrize(
+    ("limit", "asked", "cause"),
+    [
+        (10737418240, 21474836480, StatedCause.REQUEST_EXCEEDS_LIMIT),
+        (10737418240, 1073741824, StatedCause.UNKNOWN),
+        (0, 21474836480, StatedCause.UNKNOWN),
+    ],
+)
+def test_one_request_above_what_the_compiler_counted_on_does_not_fit(limit, asked, cause):
+    text = REMAT.format(limit=limit) + f"jaxlib: {REFUSED.format(asked=asked)}"
+    (failure,) = StatedAnswer.of(*read_messages([text.encode()])).failures
+    assert failure.judgement.cause is cause
+    is_above = cause is StatedCause.REQUEST_EXCEEDS_LIMIT
+    assert (failure.stated.fact("compiler_limit") == limit) is is_above
+    assert ("below 30.00 GiB" in failure.judgement.sentence) is is_above
+    assert ("free_other_processes" in kinds(failure)) is not is_above
+    assert ("TF_FORCE_UNIFIED_MEMORY" in words(failure)) is is_above
+    assert kinds(failure)[0] == "smaller_request_or_batch"
+
+
+@pytest.mark.parametrize(
+    ("frame", "second", "first"),
+    [
+        ("PoolMemoryResource.__cinit__", StatedCause.OTHER_PROCESS, "free_other_processes"),
+        ("DeviceBuffer.__cinit__", StatedCause.CAPACITY, "raise_limit_or_fraction"),
+    ],
+)
+def test_a_pool_of_rmm_that_could_not_begin_is_not_at_its_maximum(frame, second, first):
+    failure = told(
+        f'  File "memory_resource.pyx", line 3, in rmm.{frame}\nMemoryError: std::bad_alloc: RMM failure '
+        "at:a/pool_memory_resource.hpp:196: Maximum pool size exceeded\n"
+    )
+    assert (failure.judgement.second, kinds(failure)[0]) == (second, first)
+    assert ("initial_pool_size of" in words(failure)) is (second is StatedCause.OTHER_PROCESS)
+
+
+@pytest.mark.parametrize(
+    ("before", "is_told"),
+    [("llama_context: pipeline parallelism enabled (n_copies=4)\n", True), ("", False)],
+)
+def test_copies_for_parallel_devices_make_a_compute_buffer_large(before, is_told):
+    failure = told(
+        f"{before}ggml_backend_cuda_buffer_type_alloc_buffer: allocating 256.00 MiB on device 2: cudaMalloc failed: "
+        "out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA2 buffer of size 268435456\n"
+    )
+    assert ("GGML_SCHED_MAX_COPIES" in words(failure)) is is_told
+    assert "-ts" in words(failure)
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "kind"),
+    [
+        ("RuntimeError: CUDA error: an illegal memory access was encountered", "may not use", "check_shape_bug"),
+        ("torch.AcceleratorError: CUDA error: too many resources requested for launch", "registers",
+         "driver_or_runtime_bug"),
+        ("[719] Call to cuMemFree results in CUDA_ERROR_LAUNCH_FAILED", "failed while it ran", "check_shape_bug"),
+    ],
+)  # fmt: skip
+def test_a_kernel_that_failed_lacked_no_memory(text, said, kind):
+    answer = StatedAnswer.of(*read_messages([f"{text}\n".encode()]))
+    (soft,) = answer.soft
+    assert not answer.failures
+    assert said in soft.judgement.sentence
+    assert [str(each.kind) for each in soft.advice] == [kind]
+    both = StatedAnswer.of(*read_messages([f"{text}\nRuntimeError: {OLD}\n".encode()]))
+    assert [each.judgement.cause for each in both.failures] == [StatedCause.CACHED_FRAGMENTATION]
+    general = StatedAnswer.of(*read_messages([f"{text}\nCUDA: failed to allocate 33554432 bytes\n".encode()]))
+    assert general.failures
+
+
+def test_a_pool_of_pinned_memory_names_what_limits_it():
+    failure = told(
+        "W external/tsl/bfc_allocator.cc:4] Allocator (xla_gpu_host_bfc) ran out of memory trying to allocate 32.00MiB "
+        "(rounded to 33554432)requested by op\n"
+    )
+    assert failure.judgement.cause is StatedCause.HOST_MEMORY
+    assert "XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB" in words(failure)
+    assert "data loader" not in words(failure)
