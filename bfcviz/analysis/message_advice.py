@@ -1937,26 +1937,35 @@ def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[Adv
             AdviceWord.SHAPE_BUG: f"Look where the shape {found.shape} comes from: so large an array often has one "
             "axis too many, or one of a wrong length."
         }
+    yield {AdviceWord.SYSTEM_MEMORY: _killed_process_text(found) or _less_system_memory_text(found)}
+
+
+def _killed_process_text(found: StatedFailure) -> str:
+    """Advice on a process that the system ended, and that is hardly the program of the user; "" for others."""
     is_small = (found.fact("process_in_use") or SMALL_PROCESS) < SMALL_PROCESS
-    is_other = found.op and (is_small or not found.op.startswith(_PYTHON_PROGRAMS))
-    if is_other and found.message == "host-killed":
-        less = (
-            f"Let the largest of them, not {found.op},"
-            if is_small
-            else f"Let {found.op}, or the largest of them,"
-        )
-        kernel = "; of the kernel's own memory slabtop and df -t tmpfs tell" if is_small else ""
-        yield {
-            AdviceWord.SYSTEM_MEMORY: "Look at who holds system memory (ps aux --sort=-rss | head; the kernel's "
-            f"lines before this one list it, too{kernel}). {less} use less, or add memory."
-        }
-    else:
-        first = "If system memory ran out, use" if found.message in BY_SIGNAL else "Use"
-        parts = "data in parts" if found.dtype not in _HALVED else f"data in parts, {_HALVED[found.dtype]}"
-        yield {
-            AdviceWord.SYSTEM_MEMORY: f"{first} less system memory: fewer workers of the data loader, {parts}; or add "
-            "memory."
-        }
+    if not found.op or found.message != "host-killed":
+        return ""
+    if not is_small and found.op.startswith(_PYTHON_PROGRAMS):
+        return ""
+    less = f"Let {found.op}, or the largest of them,"
+    kernel = ""
+    if is_small:
+        less = f"Let the largest of them, not {found.op},"
+        kernel = "; of the kernel's own memory slabtop and df -t tmpfs tell"
+    return (
+        "Look at who holds system memory (ps aux --sort=-rss | head; the kernel's lines before this one list it, too"
+        f"{kernel}). {less} use less, or add memory."
+    )
+
+
+def _less_system_memory_text(found: StatedFailure) -> str:
+    """Advice on a stated failure of system memory: how a program of its kind uses less."""
+    first = "If system memory ran out, use" if found.message in BY_SIGNAL else "Use"
+    parts = "data in parts" if found.dtype not in _HALVED else f"data in parts, {_HALVED[found.dtype]}"
+    less = f"fewer workers of the data loader, {parts}"
+    if found.message == "host-program":  # no data loader of Python
+        less = "a smaller problem, data in parts, fewer processes on the machine"
+    return f"{first} less system memory: {less}; or add memory."
 
 
 def _signal_advice(found: StatedFailure) -> Iterator[AdviceTexts]:

@@ -235,9 +235,7 @@ def _torch_verdict(found: StatedFailure) -> Judgement:
     request, total, free = found.fact("requested"), found.fact("device_total"), found.fact("device_free")
     use = device_use(found)
     if request is None:
-        return _undecided(
-            "The text names the failure, but not its numbers: they stand in the lines after it."
-        )
+        return _torch_no_request_verdict(found, use)
     for rule in (
         _torch_fraction_verdict,
         _torch_spilled_verdict,
@@ -257,6 +255,24 @@ def _torch_verdict(found: StatedFailure) -> Judgement:
     if free is None:
         return _torch_cut_verdict(found, request, total)
     return _torch_full_verdict(found, request, use)
+
+
+def _torch_no_request_verdict(found: StatedFailure, use: DeviceUse) -> Judgement:
+    """The verdict on a text of PyTorch without the size of the request: what else it says may decide."""
+    total, free = found.fact("device_total"), found.fact("device_free")
+    if total is None or free is None or use.pool is None:
+        return _undecided(
+            "The text names the failure, but not its numbers: they stand in the lines after it."
+        )
+    held = f"{_size(free)} of {_size(total)} are free, and this pool holds {_size(use.pool)}."
+    if use.others is not None and use.others >= max(CONTEXT * total, LEAST_OTHERS, use.pool):
+        return Judgement(
+            StatedCause.OTHER_PROCESS,
+            f"{held} {_size(use.others)} lie outside of it: another process, or a library.",
+            StatedCause.CAPACITY,
+            use.others,
+        )
+    return _undecided(f"{held} The size of the request is not in the text.")
 
 
 def _torch_cut_verdict(found: StatedFailure, request: int, total: int) -> Judgement:

@@ -121,6 +121,7 @@ cuda-call | CUDA | behind=400 weak
     mark saver <- "torch_memory_saver"
     mark library <- "CUBLAS_STATUS" "CUDNN_STATUS" "CUFFT_ALLOC" "CUSOLVER_STATUS"
     mark cupy <- "CuFftError" "CuFFTError"
+    mark jax <- "mpi4jax" "MPI4JAX"
     mark ggml <- "ggml" "llama"
     mark pool <- "in function alloc"
     mark onnx <- "onnxruntime"
@@ -251,7 +252,8 @@ cuda-kernel | CUDA | role=soft family=fault
     > CUDA error: too many resources requested for launch
     > results in CUDA_ERROR_LAUNCH_FAILED
     > CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access
-    mark address <- "illegal memory access" "misaligned address"
+    > Memory access fault by GPU node <- "ROCm"
+    mark address <- "illegal memory access" "misaligned address" "access fault"
     mark registers <- "too many resources"
 host-worker | PyTorch CPU
     = The system ended a process that loads data: `Killed` because system memory ran out, `Bus error` because
@@ -912,6 +914,13 @@ program-warp | Warp
     > Memory allocation failed on device: cuda for {number} bytes
     > Failed to allocate {number} bytes on device 'cuda
     requested: bytes of the array <- "for {number} bytes" "allocate {number} bytes"
+program-picongpu | PIConGPU
+    = PIConGPU counts what is free before it reserves memory, and found too little. Ranks that share a device see what
+        the others took.
+    in PIConGPU
+    > Cannot reserve {size} as there is only {size} free device memory left
+    requested: bytes that it reserves <- "Cannot reserve {size} as"
+    device_free: free on the device <- "there is only {size} free device"
 program-kaldi | Kaldi
     = The driver refused a region for Kaldi's pool.
     in kaldi/src/cudamatrix/cu-allocator.cc

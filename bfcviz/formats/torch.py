@@ -350,6 +350,7 @@ torch-cut | PyTorch CUDA | like=torch-cuda behind=0 weak
     = The same text without its first words.
     > Tried to allocate {size} (GPU
     > Tried to allocate {size}. GPU
+    > (GPU {number}; {size} total capacity;
 torch-nvml | PyTorch CUDA | weak
     = The driver refused a segment, and so did NVML when PyTorch asked it for the processes on the device, which stand
         in its message: on a MIG slice, in a container, on a Jetson. So there is no number in the text.

@@ -816,7 +816,8 @@ _HINT_WORDS: Final = [(word, hint) for hint, words in [*_HINTS.items(), *_CLIENT
 _HINT_SEARCH: Final = _WordSearch((word,) for word, _ in _HINT_WORDS)
 
 _TENSORFLOW_1: Final = re.compile(
-    r"201(?<=\b201)(?:[5-8]-\d\d|9-0[1-8])-\d\d \d\d:\d\d:\d\d\.\d{1,6}: [IWEF] \.?[/\\]?tensorflow[/\\]"
+    r"201(?<=\b201)(?:[5-8]-\d\d|9-0[1-8])-\d\d \d\d:\d\d:\d\d\.\d{1,6}: [IWEF] (?:\.|[A-Za-z]:)?[/\\]?"
+    r"(?:[\w.-]{1,40}[/\\]){0,16}tensorflow[/\\]"
 )
 """A line of a log from before TensorFlow 2.0, which is of September 2019."""
 

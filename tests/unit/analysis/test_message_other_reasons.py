@@ -459,6 +459,8 @@ def test_copies_for_parallel_devices_make_a_compute_buffer_large(before, is_told
         ("torch.AcceleratorError: CUDA error: too many resources requested for launch", "registers",
          "driver_or_runtime_bug"),
         ("[719] Call to cuMemFree results in CUDA_ERROR_LAUNCH_FAILED", "failed while it ran", "check_shape_bug"),
+        ("Memory access fault by GPU node-2 (Agent handle: 0x1) on address 0x2000. Reason: Page not present.",
+         "may not use", "check_shape_bug"),
     ],
 )  # fmt: skip
 def test_a_kernel_that_failed_lacked_no_memory(text, said, kind):
@@ -481,3 +483,54 @@ def test_a_pool_of_pinned_memory_names_what_limits_it():
     assert failure.judgement.cause is StatedCause.HOST_MEMORY
     assert "XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB" in words(failure)
     assert "data loader" not in words(failure)
+
+
+@pytest.mark.parametrize(
+    ("held", "cause"), [("90.00 MiB", StatedCause.OTHER_PROCESS), ("15.00 GiB", StatedCause.UNKNOWN)]
+)
+def test_the_middle_of_a_text_of_pytorch_says_who_holds_the_device(held, cause):
+    failure = told(
+        f"(GPU 3; 16.00 GiB total capacity; {held} already allocated; 4.00 MiB free; {held} reserved in total by "
+        "PyTorch)"
+    )
+    assert failure.judgement.cause is cause
+    assert failure.stated.fact("device_free") == 4 * MIB
+    assert "requested" not in failure.stated.facts
+    assert ("15.91 GiB lie outside" in failure.judgement.sentence) is (cause is StatedCause.OTHER_PROCESS)
+
+
+def test_a_program_that_counts_before_it_reserves():
+    failure = told("what(): Cannot reserve 2048 MiB as there is only 5 MiB free device memory left\n")
+    assert failure.stated.framework == "PIConGPU"
+    assert failure.stated.facts == {"requested": 2048 * MIB, "device_free": 5 * MIB}
+    assert (failure.judgement.cause, failure.judgement.second) == (
+        StatedCause.CAPACITY,
+        StatedCause.OTHER_PROCESS,
+    )
+
+
+def test_a_library_beside_jax_needs_a_part_of_the_device():
+    failure = told("mpi4jax: MPI_Sendrecv\n\tError 2 cudaErrorMemoryAllocation: out of memory\n")
+    assert failure.stated.framework == "JAX"
+    assert kinds(failure)[0] == "preallocation_off_or_fraction"
+
+
+@pytest.mark.parametrize(
+    "path", ["tensorflow/core", "C:\\build\\a\\PY\\36\\tensorflow\\core", "/b/x/tensorflow/core"]
+)
+@pytest.mark.parametrize(
+    ("year", "setting"), [(2018, "config.gpu_options"), (2023, "tf.config.experimental")]
+)
+def test_a_log_of_tensorflow_1_has_its_date_whatever_the_path_of_the_build(path, year, setting):
+    failure = told(
+        f"{year}-03-04 01:02:03.000001: W {path}/common_runtime/bfc_allocator.cc:9] Allocator (GPU_0_bfc) ran out of "
+        "memory trying to allocate 300.00MiB.  Current allocation summary follows.\n"
+    )
+    assert setting in words(failure)
+
+
+def test_a_program_of_many_processes_has_no_data_loader():
+    failure = told("ERROR on proc 5: Failed to reallocate 99000 bytes for array a:b (src/memory.cpp:1)\n")
+    assert failure.judgement.cause is StatedCause.HOST_MEMORY
+    assert "data loader" not in words(failure)
+    assert "fewer processes" in words(failure)
