@@ -978,7 +978,7 @@ def _tpu_verdict(found: StatedFailure) -> Judgement:
     return Judgement(
         StatedCause.CAPACITY,
         f"{_size(request)} were asked, {_size(free)} are free on the core: {_size(request - free)} are missing. "
-        "Only this program uses it.",
+        "Only this program uses it, but arrays of an earlier run in it, as in a notebook, count too.",
         StatedCause.UNKNOWN,
     )
 
@@ -1968,7 +1968,21 @@ def _soft_kernel_text(found: StatedFailure) -> str:
     return f"a kernel {what}. No memory was refused: not a failure that a smaller program mends"
 
 
+def _soft_growth_text(found: StatedFailure) -> str:
+    refused = found.fact("extension_refused") or found.fact("requested") or 0
+    said = (
+        f"the driver refused to let the pool grow by {_size(refused)}; the pool tries less, again and again, and no "
+        "request failed in this text: not a failure"
+    )
+    if refused > _LARGEST_DEVICE:
+        return f"{said}. No device has so much: the runtime told the program a wrong amount of free memory"
+    if "host_and_device" in found.marks:
+        return said
+    return f"{said}. What the program took for free may be held by another process"
+
+
 _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
+    "tf-refused": _soft_growth_text,
     "ggml-buffer": _soft_buffer_text,
     "ggml-wired": _soft_wired_text,
     "ggml-pinned": _soft_pinned_text,
@@ -1983,8 +1997,6 @@ _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
 }
 
 _SOFT_TEXTS: Final[Mapping[str, str]] = {
-    "tf-refused": "the driver refused to let the pool grow by {requested}; the pool tries less, again and again, and "
-    "no request failed in this text: not a failure",
     "tf-large": "a request of {requested} of system memory is more than 10 % of it, or of what was free: a warning, "
     "not a failure",
     **dict.fromkeys(

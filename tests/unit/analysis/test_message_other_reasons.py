@@ -534,3 +534,30 @@ def test_a_program_of_many_processes_has_no_data_loader():
     assert failure.judgement.cause is StatedCause.HOST_MEMORY
     assert "data loader" not in words(failure)
     assert "fewer processes" in words(failure)
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (7_000_000_000, "What the program took for free may be held by another process."),
+        (140_000_000_000_000, "the runtime told the program a wrong amount of free memory."),
+    ],
+)
+def test_a_pool_that_tries_less_says_what_it_found_held(first, said):
+    log = "".join(
+        f"2019-02-02 01:02:03.00000{step}: E tensorflow/stream_executor/rocm/rocm_driver.cc:6] failed to allocate 1G "
+        f"({first * 9**step // 10**step} bytes) from device: hipError_t(1002)\n"
+        for step in range(3)
+    )
+    found = read_messages([log.encode()])
+    answer = StatedAnswer.of(found.failures, found.soft)
+    assert not answer.failures
+    assert said in " ".join(str(answer).split())
+
+
+def test_arrays_of_an_earlier_run_on_a_tpu_count_too():
+    failure = told(
+        "RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 9.00G. That was not possible. "
+        "There are 4.00G free.; (0x0x0_HBM0)\n"
+    )
+    assert "an earlier run" in failure.judgement.sentence
