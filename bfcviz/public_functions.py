@@ -325,7 +325,8 @@ def _rank_of_opened_file(
             return replace(found, place=replace(found.place, file=place.file))
         stated = stated_answer_of(place.file) if told is None else StatedAnswer.of(*told)
         if stated is not None:
-            return rank_of_text(stated, place)
+            found = rank_of_text(stated, place)
+            return found if stated.failures else replace(found, last_line=last_line(Path(place.file)))
         trace = open_trace(place.file)
         if not isinstance(step, int) or trace.first <= step <= len(trace):
             return rank_of(trace, place, by, step)

@@ -501,9 +501,16 @@ def _without_limit(known: AccountFigures, wrong: list[str]) -> AccountFigures:
     """The figures of an account without a limit that the pools exceed. Below a limit, free is what is left."""
     if known.whole == "device":
         return known
-    held = _bytes_in_pools(known) + (known.outside or 0)
+    pools = _bytes_in_pools(known)
+    held = pools + (known.outside or 0)
     if known.total is None or held <= known.total + known.slack:
         return replace(known, free=None)
+    if pools <= known.total + known.slack:  # the limit holds for requests of the pools alone
+        wrong.append(
+            f"In use are {format_bytes(held)}, {format_bytes(held - known.total)} more than the limit: what lies "
+            "outside of the pools may pass it, and then every request of them fails."
+        )
+        return replace(known, free=None, total=None)
     wrong.append(
         f"The limit cannot be that of these pools: it is {format_bytes(known.total)}, and they have "
         f"{format_bytes(held)}."

@@ -206,7 +206,7 @@ class Diagnosis(Answer):
     @property
     def useful_runs(self) -> tuple[Run, ...]:
         """The runs of a diagnosis that need fewer bytes freed than the request has; else freeing anywhere would do."""
-        return tuple(run for run in self.runs if run.bytes_in_use < self.rounded)
+        return tuple(run for run in self.runs if self.requested and run.bytes_in_use < self.rounded)
 
     @property
     def room(self) -> int | None:
@@ -683,6 +683,11 @@ def _unknown_sentence(found: Diagnosis) -> str:
         return f"The file has the request, but not {which} of that moment."
     if not found.knows("largest_free_chunk"):
         return "The file does not say what was free at that moment."
+    if not found.requested:
+        return (
+            f"It needed more than the largest free chunk, {format_bytes(found.largest_free_chunk)}, unless an "
+            "alignment, a stream or a separate pool excluded that one."
+        )
     return (
         "The largest free chunk is large enough. The events do not show why it was not taken: a timestamp, an "
         "alignment, a stream or a separate pool for small requests can exclude a free chunk."

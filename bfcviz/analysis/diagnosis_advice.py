@@ -261,6 +261,12 @@ def missing_information(found: Diagnosis) -> Iterator[Advice]:
             f"The file does not say what was free. Run again with {words.heap} to record the chunks of a failure.",
             heap=0,
         )
+    elif found.verdict is Verdict.UNKNOWN and not found.requested:
+        yield _rerun_advice(
+            "What was asked for is not in the file. Give the lines before and after it, too, or run again with "
+            f"{words.history} to record it.",
+            largest_free_chunk=found.largest_free_chunk,
+        )
     elif found.verdict is Verdict.UNKNOWN and found.largest_usable >= found.rounded:
         yield _rerun_advice(
             "The file does not show why a free chunk that is large enough was not taken. Run again with "

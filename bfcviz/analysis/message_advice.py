@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from bfcviz.analysis.message_verdict import (
     CONTEXT,
     SLIVER,
+    SMALL_PROCESS,
     Judgement,
     StatedCause,
     buffer_of,
@@ -25,7 +26,7 @@ from bfcviz.analysis.message_verdict import (
     is_padded,
 )
 from bfcviz.formats import cupy, tensorflow, torch, xla
-from bfcviz.formats.message_grammar import StatedFailure
+from bfcviz.formats.message_grammar import IMPOSSIBLE, StatedFailure
 from bfcviz.formats.message_tables import BY_SIGNAL
 from bfcviz.formats.torch import CONF, HIP_CONF, NEW_CONF, NPU_CONF
 from bfcviz.units import GiB, format_bytes
@@ -80,7 +81,9 @@ def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
     rule = _advice_rule(found, judged)
     given: Iterable[AdviceTexts] = rule(found, judged)
     is_too_large = judged.cause is StatedCause.REQUEST_EXCEEDS_DEVICE
-    if is_too_large and found.fact("device_total") is None and rule in _PLAIN:
+    is_absurd = found.facts.get("requested", 0) >= IMPOSSIBLE and "host" not in found.marks
+    is_plain = rule in _PLAIN or is_absurd
+    if is_too_large and found.fact("device_total") is None and is_plain:
         text = (
             "Print the shape, and the sizes that it is made from: so much is a wrong shape or a wrong index."
         )
@@ -486,7 +489,9 @@ def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterato
     is_set = {"expandable_set", "max_split_set"} & found.marks
     has_settings = found.framework != "PyTorch XPU" and "async" not in found.marks
     can_expand = has_settings and found.version not in _OLD and "windows" not in found.marks and not is_amd
-    can_expand = can_expand and "expandable_set" not in is_set and found.framework != "PyTorch NPU"
+    can_expand = can_expand and "expandable_set" not in is_set
+    if found.framework == "PyTorch NPU":  # only the class of the error tells a version: 2.5 or later
+        can_expand = can_expand and "new_class" in found.marks
     # Segments for requests up to `LARGE_SEGMENT` have that size: no split limit above it changes them.
     can_split = has_settings and not is_set and (counters or request > torch.LARGE_SEGMENT)
     can_split = can_split and not (is_sliver and is_near)
@@ -513,6 +518,7 @@ def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterato
             f"then not cut for small tensors{newer}."
         }
     yield from _enough_others_advice(found, judged)
+    yield from _contexts_of_ranks_advice(found)
     if not counters and request > free:
         yield from _smaller_request(found, _missing_bytes_advice_text(request, free))
     if is_sliver:
@@ -532,6 +538,21 @@ def _enough_others_advice(found: StatedFailure, judged: Judgement) -> Iterator[A
         }
 
 
+_LARGEST_CONTEXT: Final = 1 * GiB
+"""A process that holds no more has hardly more than a context on the device."""
+
+
+def _contexts_of_ranks_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
+    """Advice on processes that a stated failure lists, each with as much as a context: other ranks of the job."""
+    others = [held for held in _others_of_list(found).values() if held <= _LARGEST_CONTEXT]
+    if len(others) > 1 and max(others) - min(others) <= max(others) // 50:
+        yield {
+            AdviceWord.OTHER_PROCESSES: f"{len(others)} other processes hold {format_bytes(max(others), 2)} each, as "
+            "much as a context: most likely other ranks of this job, which touched this device. Call "
+            "torch.cuda.set_device(local_rank) before anything else of CUDA, and load files with map_location."
+        }
+
+
 def _missing_bytes_advice_text(request: int, free: int) -> str:
     """How much less would have fitted a stated failure; segments of fixed size do not shrink with it."""
     less = format_bytes(max(0, request - free), 2)
@@ -546,10 +567,15 @@ def _is_sliver(found: StatedFailure) -> bool:
     return use.cached is not None and use.cached < SLIVER * max(use.pool or 0, total)
 
 
+def _others_of_list(found: StatedFailure) -> dict[int, int]:
+    """The processes that a stated failure lists beside this one, and what each holds."""
+    own = device_use(found).own
+    return {pid: held for pid, held in found.processes.items() if held and held != own}
+
+
 def _listed_processes_advice_text(found: StatedFailure) -> str:
     """The processes that a stated failure lists beside this one, the largest first."""
-    own = device_use(found).own
-    others = [(held, pid) for pid, held in found.processes.items() if held and held != own]
+    others = [(held, pid) for pid, held in _others_of_list(found).items()]
     if not others:
         return ""
     named = ", ".join(f"{pid} ({format_bytes(held, 2)})" for held, pid in sorted(others, reverse=True)[:3])
@@ -599,6 +625,10 @@ def _torch_capacity_advice(found: StatedFailure, judged: Judgement) -> Iterator[
     first, *rest = _merged(_torch_full_advice(found, judged)).items()
     yield dict([first])
     yield from _enough_others_advice(found, judged)
+    yield from _contexts_of_ranks_advice(found)
+    fits_alone = request + (found.fact("allocated") or 0) <= (found.fact("device_total") or 0)
+    if fits_alone and "async" in found.marks and judged.second is StatedCause.OTHER_PROCESS:
+        yield _look_for_others_advice(found)
     yield dict(rest)
     if is_close:
         yield from _torch_fragmented_advice(found, judged)
@@ -610,6 +640,15 @@ def _torch_full_advice(found: StatedFailure, _judged: Judgement) -> Iterator[Adv
         return
     if found.framework == "PyTorch ROCm" and (share := _small_apu_advice_text(found)):
         yield {AdviceWord.SYSTEM_MEMORY: share.rstrip()}
+    if "moves_weights" in found.marks and "comfyui" not in found.marks:
+        yield {
+            AdviceWord.SMALLER_MODEL: "Use weights of fewer bits (bfloat16, 8 or 4 bits), a smaller model, or leave a "
+            "part of the weights in system memory (device_map='auto' of Transformers, enable_model_cpu_offload() of "
+            "Diffusers): the traceback moves weights to the device, where no batch lies yet.",
+            AdviceWord.DEVICES: "With several devices: divide the weights over them (device_map='auto', FSDP, tensor "
+            "parallelism).",
+        }
+        return
     if "comfyui" in found.marks:
         tiles = "" if "tiled" in found.marks else "; decode with a tiled VAE"
         yield from _smaller_request(found, f"Lower the resolution, the frames or the batch{tiles}.")
@@ -1240,7 +1279,11 @@ def _tensorflow_recording_text(found: StatedFailure) -> str:
 
 def _jax_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     cause = judged.cause
-    if cause in {StatedCause.REQUEST_EXCEEDS_DEVICE, StatedCause.REQUEST_EXCEEDS_LIMIT}:
+    is_whole_program = found.fact("compiler_limit") is not None
+    if (
+        cause in {StatedCause.REQUEST_EXCEEDS_DEVICE, StatedCause.REQUEST_EXCEEDS_LIMIT}
+        and not is_whole_program
+    ):
         yield {
             AdviceWord.SHAPE_BUG: "Find the array: jax.eval_shape(f, *args) or jax.make_jaxpr(f)(*args) shows "
             "every shape; look for a broadcast, a vmap, or a one-hot."
@@ -1275,6 +1318,11 @@ def _jax_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts
                 AdviceWord.SEQUENCE: "For sequences and proteins: shorter ones, or attention in chunks.",
                 AdviceWord.SMALLER_MODEL: "Use bfloat16, or a smaller model.",
                 AdviceWord.CHECKPOINTING: "In training: jax.checkpoint keeps fewer values for the gradient.",
+            }
+        if is_whole_program:
+            yield {
+                AdviceWord.SYSTEM_MEMORY: f"Or let the pool pass the device, into system memory, which is slower: "
+                f"{xla.UNIFIED}=1, {xla.PREALLOCATE}=false and {xla.FRACTION} above 1."
             }
         if is_unknown:
             yield _look_for_others_advice(found)
@@ -1457,7 +1505,13 @@ def _cupy_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceText
 
 
 def _rmm_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
-    if judged.cause is StatedCause.CAP_BY_SETTING:
+    if "pool_start" in found.marks:
+        yield _look_for_others_advice(found)
+        yield {
+            AdviceWord.PREALLOCATION: "Start with a smaller pool: initial_pool_size of "
+            "rmm.mr.PoolMemoryResource or rmm.reinitialize; Dask's workers: --rmm-pool-size."
+        }
+    elif judged.cause is StatedCause.CAP_BY_SETTING:
         is_of_pool = "adaptor" not in found.marks
         fits = is_of_pool and (found.fact("requested") or 0) <= (found.fact("limit") or 0)
         start = (
@@ -1598,7 +1652,13 @@ def _ggml_less_advice(found: StatedFailure, _judged: Judgement) -> Iterator[Advi
             AdviceWord.SEQUENCE: f"Lower the context: {words.context}; with {words.flash} the buffer grows less "
             "with it."
         }
-        yield words.smaller_batch
+        batch = words.smaller_batch[AdviceWord.SMALLER_REQUEST]
+        if "copies" in found.marks:
+            batch += (
+                " The devices work in parallel, each on a copy of the inputs: a build with "
+                "-DGGML_SCHED_MAX_COPIES=1 needs less."
+            )
+        yield {AdviceWord.SMALLER_REQUEST: batch}
         if "pool" in found.marks:
             yield {
                 AdviceWord.SMALLER_MODEL: "Leave the pool more of the device: put fewer layers on it "
@@ -1805,8 +1865,11 @@ _HOST_TEXTS: Final = {
     f"out, use less of it: {_LESS_SYSTEM}. As a script (jupyter nbconvert --to script) a crash prints its reason.",
     "host-colab": f"Use less system memory: {_LESS_SYSTEM}; load a model with low_cpu_mem_usage=True; or choose a "
     "runtime with more of it.",
-    "host-invoked": "Look at the lines of the kernel after this one (dmesg -T): they list what each process held, and "
-    f"which was ended. Use less system memory: {_LESS_SYSTEM}; or add memory.",
+    **dict.fromkeys(
+        ("host-invoked", "host-reaped"),
+        "Look at the lines of the kernel around this one (dmesg -T): they list what each process held, and "
+        f"which was ended. Use less system memory: {_LESS_SYSTEM}; or add memory.",
+    ),
     "host-mapping": "Look at free -g, ulimit -v and the limit of the container; with many tensors in shared memory at "
     "sysctl vm.max_map_count, too. Then use less, or raise the limit that is reached.",
     "host-java": "Raise the limit that was reached, if the system has more: -Xmx of java for the heap, "
@@ -1833,6 +1896,15 @@ _HOST_TEXTS: Final = {
 
 
 def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
+    variable, _ = next(
+        (each for pool, each in tensorflow.PINNED_POOLS.items() if pool in found.marks), ("", "")
+    )
+    if variable:
+        yield {
+            AdviceWord.SYSTEM_MEMORY: "Look at free -g, ulimit -l (locked pages) and, in WSL, memory= in .wslconfig: "
+            f"the pool holds pinned system memory, which {variable} limits."
+        }
+        return
     if found.message in _HOST_TEXTS:
         yield {AdviceWord.SYSTEM_MEMORY: _HOST_TEXTS[found.message]}
         return
@@ -1865,18 +1937,35 @@ def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[Adv
             AdviceWord.SHAPE_BUG: f"Look where the shape {found.shape} comes from: so large an array often has one "
             "axis too many, or one of a wrong length."
         }
-    if found.op and found.message == "host-killed" and not found.op.startswith(_PYTHON_PROGRAMS):
-        yield {
-            AdviceWord.SYSTEM_MEMORY: "Look at who holds system memory (ps aux --sort=-rss | head; the kernel's "
-            f"lines before this one list it, too). Let {found.op}, or the largest of them, use less, or add memory."
-        }
-    else:
-        first = "If system memory ran out, use" if found.message in BY_SIGNAL else "Use"
-        parts = "data in parts" if found.dtype not in _HALVED else f"data in parts, {_HALVED[found.dtype]}"
-        yield {
-            AdviceWord.SYSTEM_MEMORY: f"{first} less system memory: fewer workers of the data loader, {parts}; or add "
-            "memory."
-        }
+    yield {AdviceWord.SYSTEM_MEMORY: _killed_process_text(found) or _less_system_memory_text(found)}
+
+
+def _killed_process_text(found: StatedFailure) -> str:
+    """Advice on a process that the system ended, and that is hardly the program of the user; "" for others."""
+    is_small = (found.fact("process_in_use") or SMALL_PROCESS) < SMALL_PROCESS
+    if not found.op or found.message != "host-killed":
+        return ""
+    if not is_small and found.op.startswith(_PYTHON_PROGRAMS):
+        return ""
+    less = f"Let {found.op}, or the largest of them,"
+    kernel = ""
+    if is_small:
+        less = f"Let the largest of them, not {found.op},"
+        kernel = "; of the kernel's own memory slabtop and df -t tmpfs tell"
+    return (
+        "Look at who holds system memory (ps aux --sort=-rss | head; the kernel's lines before this one list it, too"
+        f"{kernel}). {less} use less, or add memory."
+    )
+
+
+def _less_system_memory_text(found: StatedFailure) -> str:
+    """Advice on a stated failure of system memory: how a program of its kind uses less."""
+    first = "If system memory ran out, use" if found.message in BY_SIGNAL else "Use"
+    parts = "data in parts" if found.dtype not in _HALVED else f"data in parts, {_HALVED[found.dtype]}"
+    less = f"fewer workers of the data loader, {parts}"
+    if found.message == "host-program":  # no data loader of Python
+        less = "a smaller problem, data in parts, fewer processes on the machine"
+    return f"{first} less system memory: {less}; or add memory."
 
 
 def _signal_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
@@ -1964,6 +2053,16 @@ def _soft_failure_advice(found: StatedFailure, judged: Judgement) -> Iterator[Ad
             f"there: {_OLLAMA.layers}."
         }
         yield _look_for_others_advice(found)
+    if found.message == "cuda-kernel" and "registers" in found.marks:
+        yield {
+            AdviceWord.DRIVER_BUG: "Take a build of the library for this device, or a newer one; of an own kernel "
+            "start fewer threads in a block (num_warps in Triton)."
+        }
+    elif found.message == "cuda-kernel":
+        yield {
+            AdviceWord.SHAPE_BUG: "Find the kernel: CUDA_LAUNCH_BLOCKING=1 (ROCm: AMD_SERIALIZE_KERNEL=3) makes the "
+            "traceback name its line, compute-sanitizer the address. Most often an index is out of range."
+        }
     if found.message == "ggml-buffer":
         yield from (_ggml_host_advice if "host" in found.marks else _ggml_advice)(found, judged)
 

@@ -317,7 +317,7 @@ class StatedAnswer(Answer):
 
 _MOST_SOFT: Final = 10
 
-_WITH_FREE_MEMORY: Final = {"torch-cuda", "torch-cut", "torch-async"}
+_WITH_FREE_MEMORY: Final = {"torch-cuda", "torch-cut", "torch-async", "torch-async-cut"}
 """Texts that say what is free: of these a driver that refused has a second cause only on a device that is full."""
 
 

@@ -77,7 +77,9 @@ def _judged(found: StatedFailure) -> Judgement:
     total, request = found.fact("device_total"), found.facts.get("requested")
     if request is not None and total and _is_fact_above(found, "requested", total, "device_total"):
         return _beyond_device_verdict(found, request, total)
-    if request is not None and request > _LARGEST_DEVICE and not total and not found.fact("limit"):
+    is_absurd = request is not None and request >= IMPOSSIBLE
+    is_beyond = request is not None and request > _LARGEST_DEVICE and not total and not found.fact("limit")
+    if request is not None and (is_absurd or is_beyond) and "on_chip" not in found.marks:
         return Judgement(
             StatedCause.REQUEST_EXCEEDS_DEVICE,
             f"{_size(request)} in one request: no single device has so much. The shape is wrong, or the program "
@@ -233,9 +235,7 @@ def _torch_verdict(found: StatedFailure) -> Judgement:
     request, total, free = found.fact("requested"), found.fact("device_total"), found.fact("device_free")
     use = device_use(found)
     if request is None:
-        return _undecided(
-            "The text names the failure, but not its numbers: they stand in the lines after it."
-        )
+        return _torch_no_request_verdict(found, use)
     for rule in (
         _torch_fraction_verdict,
         _torch_spilled_verdict,
@@ -255,6 +255,24 @@ def _torch_verdict(found: StatedFailure) -> Judgement:
     if free is None:
         return _torch_cut_verdict(found, request, total)
     return _torch_full_verdict(found, request, use)
+
+
+def _torch_no_request_verdict(found: StatedFailure, use: DeviceUse) -> Judgement:
+    """The verdict on a text of PyTorch without the size of the request: what else it says may decide."""
+    total, free = found.fact("device_total"), found.fact("device_free")
+    if total is None or free is None or use.pool is None:
+        return _undecided(
+            "The text names the failure, but not its numbers: they stand in the lines after it."
+        )
+    held = f"{_size(free)} of {_size(total)} are free, and this pool holds {_size(use.pool)}."
+    if use.others is not None and use.others >= max(CONTEXT * total, LEAST_OTHERS, use.pool):
+        return Judgement(
+            StatedCause.OTHER_PROCESS,
+            f"{held} {_size(use.others)} lie outside of it: another process, or a library.",
+            StatedCause.CAPACITY,
+            use.others,
+        )
+    return _undecided(f"{held} The size of the request is not in the text.")
 
 
 def _torch_cut_verdict(found: StatedFailure, request: int, total: int) -> Judgement:
@@ -418,7 +436,7 @@ def _torch_refused_verdict(found: StatedFailure, request: int, use: DeviceUse) -
             StatedCause.OTHER_PROCESS if is_of_others else StatedCause.CAPACITY,
             use.others,
         )
-    elif use.pool:
+    elif use.pool or found.fact("allocated") is None:
         which = " Not a lack of memory: a race with another process, or the driver or system refused."
     else:
         which = " Nothing is allocated yet: the driver or the system refused, for example a single buffer so large."
@@ -657,6 +675,7 @@ def _bfc_rules_verdict(found: StatedFailure) -> Judgement:
         _above_limit_verdict,
         _pool_full_verdict,
         _growth_refused_verdict,
+        _compiler_limit_verdict,
         _xla_program_verdict,
     ):
         judged = rule(found)
@@ -766,7 +785,7 @@ def _pool_full_verdict(found: StatedFailure) -> Judgement | None:
     available = found.fact("available")
     if request is None:
         if limit and used:
-            return _pool_counters_verdict(limit, used)
+            return _pool_counters_verdict(found, limit, used)
         return None
     if used is not None and limit is not None and request > limit - used:
         return Judgement(
@@ -812,11 +831,25 @@ def _pool_in_pieces_verdict(found: StatedFailure, request: int, limit: int, used
     )
 
 
-def _pool_counters_verdict(limit: int, used: int) -> Judgement:
+def _pool_counters_verdict(found: StatedFailure, limit: int, used: int) -> Judgement:
+    peak = found.fact("peak")
     said = f"The pool prints these counters when a request fails: {_size(used)} of {_size(limit)} are in use."
     if used > _FULL * limit:
         what = f"{said} The size of the request is not in the text."
         return Judgement(StatedCause.CAPACITY, what, StatedCause.UNKNOWN)
+    if peak is not None and peak < SLIVER * limit:
+        what = f"{said} Never were more than {_size(peak)}: what is free can hardly lie in pieces."
+        if "one_region" in found.marks:
+            return Judgement(
+                StatedCause.REQUEST_EXCEEDS_LIMIT,
+                f"{what} The pool is one region of the whole limit, so the request was nearly as large as that, or "
+                "larger.",
+                StatedCause.UNKNOWN,
+            )
+        why = (
+            "The request was larger than the rest, or the pool could not grow because others hold the device."
+        )
+        return _undecided(f"{what} {why} Its size is not in the text.", StatedCause.OTHER_PROCESS)
     what = f"{said} Whether the request was larger than the rest is not in the text."
     return _undecided(what, StatedCause.CACHED_FRAGMENTATION)
 
@@ -844,6 +877,20 @@ def _growth_refused_verdict(found: StatedFailure) -> Judgement | None:
         StatedCause.OTHER_PROCESS,
         f"{said}: what the program took for free is not free.{started} Another process holds it, or the system.",
         StatedCause.DRIVER_REFUSED,
+    )
+
+
+def _compiler_limit_verdict(found: StatedFailure) -> Judgement | None:
+    """The verdict where one request passes what XLA's compiler counted on, as its warning before says."""
+    request, limit, program = found.fact("requested"), found.fact("compiler_limit"), found.fact("program")
+    if request is None or limit is None:
+        return None
+    least = "" if program is None else f", and could not bring the program below {_size(program)}"
+    return Judgement(
+        StatedCause.REQUEST_EXCEEDS_LIMIT,
+        f"The compiler counted on {_size(limit)} of the device for what the program computes{least}. "
+        f"{_size(request)} in one request is more: the program does not fit this device.",
+        StatedCause.REQUEST_EXCEEDS_DEVICE,
     )
 
 
@@ -931,7 +978,7 @@ def _tpu_verdict(found: StatedFailure) -> Judgement:
     return Judgement(
         StatedCause.CAPACITY,
         f"{_size(request)} were asked, {_size(free)} are free on the core: {_size(request - free)} are missing. "
-        "Only this program uses it.",
+        "Only this program uses it, but arrays of an earlier run in it, as in a notebook, count too.",
         StatedCause.UNKNOWN,
     )
 
@@ -1000,6 +1047,12 @@ def _rmm_verdict(found: StatedFailure) -> Judgement:
             StatedCause.CAPACITY,
             f"The pool holds {_size(pool)} of its maximum of {_size(limit)}, and its upstream refused "
             f"{_size(request)} more.",
+            StatedCause.OTHER_PROCESS,
+        )
+    if "pool_start" in found.marks:
+        return _undecided(
+            "The pool failed while it was made: the driver had less free than the size that it shall start with, or "
+            "that size passes the maximum of the pool. Nothing of the program lies in it yet.",
             StatedCause.OTHER_PROCESS,
         )
     if "upstream" in found.marks:
@@ -1689,6 +1742,10 @@ def _pinned_pool_verdict(found: StatedFailure) -> Judgement | None:
     )
 
 
+SMALL_PROCESS: Final = 64 * MiB
+"""A process that holds less of the system's memory does not fill it."""
+
+
 def _host_memory_verdict(found: StatedFailure) -> Judgement:
     if found.message == "host-worker":
         why = "The system killed a worker of the data loader, as it does when system memory runs out"
@@ -1698,6 +1755,9 @@ def _host_memory_verdict(found: StatedFailure) -> Judgement:
     if found.message == "host-killed":
         where = " of a container or a job reached its limit" if "cgroup" in found.marks else " ran out"
         rest = f" If {found.op} is not your program, yours may still run." if found.op else ""
+        held = found.fact("process_in_use")
+        if held is not None and held < SMALL_PROCESS:
+            rest += f" It held only {_size(held)}: what fills the memory is another process, or the kernel itself."
         return Judgement(
             StatedCause.HOST_MEMORY,
             f"The system ended {found.op or 'a process'} because system memory{where}. It is not GPU memory.{rest}",
@@ -1759,9 +1819,16 @@ def _told_by_system_verdict(found: StatedFailure) -> Judgement:
         )
     entry, used, total = ENTRIES[found.message], found.fact("memory_used"), found.fact("memory_total")
     numbers = "" if used is None or total is None else f" {_size(used)} of {_size(total)} were in use."
-    if entry.is_weak and found.message != "host-invoked":
+    is_of_kernel = found.message in {"host-invoked", "host-reaped"}
+    if entry.is_weak and not is_of_kernel:
         return _undecided(f"{entry.means}{numbers}", StatedCause.HOST_MEMORY)
-    return Judgement(StatedCause.HOST_MEMORY, f"{entry.means}{numbers}")
+    means = entry.means
+    if is_of_kernel and found.op:
+        means = (
+            "A program asked for system memory, none was left in the machine or in its container, and the system ended "
+            f"{found.op}. It is not GPU memory."
+        )
+    return Judgement(StatedCause.HOST_MEMORY, f"{means}{numbers}")
 
 
 def _lost_rank_verdict(found: StatedFailure) -> Judgement:
@@ -1892,7 +1959,30 @@ def _soft_tactic_text(found: StatedFailure) -> str:
     return f"{workspace} was refused, and the builder leaves out that way to compute a layer: not a failure"
 
 
+def _soft_kernel_text(found: StatedFailure) -> str:
+    what = "failed while it ran"
+    if "address" in found.marks:
+        what = "read or wrote at an address that it may not use"
+    if "registers" in found.marks:
+        what = "needs more registers or threads than a multiprocessor has"
+    return f"a kernel {what}. No memory was refused: not a failure that a smaller program mends"
+
+
+def _soft_growth_text(found: StatedFailure) -> str:
+    refused = found.fact("extension_refused") or found.fact("requested") or 0
+    said = (
+        f"the driver refused to let the pool grow by {_size(refused)}; the pool tries less, again and again, and no "
+        "request failed in this text: not a failure"
+    )
+    if refused > _LARGEST_DEVICE:
+        return f"{said}. No device has so much: the runtime told the program a wrong amount of free memory"
+    if "host_and_device" in found.marks:
+        return said
+    return f"{said}. What the program took for free may be held by another process"
+
+
 _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
+    "tf-refused": _soft_growth_text,
     "ggml-buffer": _soft_buffer_text,
     "ggml-wired": _soft_wired_text,
     "ggml-pinned": _soft_pinned_text,
@@ -1903,11 +1993,10 @@ _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
     **dict.fromkeys(("trt-tactic", "trt-skipped", "trt-memory"), _soft_tactic_text),
     "peer-lost": _soft_lost_rank_text,
     "peer-ended": _soft_ended_rank_text,
+    "cuda-kernel": _soft_kernel_text,
 }
 
 _SOFT_TEXTS: Final[Mapping[str, str]] = {
-    "tf-refused": "the driver refused to let the pool grow by {requested}; the pool tries less, again and again, and "
-    "no request failed in this text: not a failure",
     "tf-large": "a request of {requested} of system memory is more than 10 % of it, or of what was free: a warning, "
     "not a failure",
     **dict.fromkeys(

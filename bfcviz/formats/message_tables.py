@@ -97,6 +97,8 @@ cuda-call | CUDA | behind=400 weak
     > cudaMalloc retry failed: out of memory
     > CUBLAS_STATUS_ALLOC_FAILED
     > CUDNN_STATUS_ALLOC_FAILED
+    > Failed to CUDA calloc {number} bytes
+    > Failed to CUDA calloc async {number} bytes
     > CUFFT_ALLOC_FAILED
     > CUSOLVER_STATUS_ALLOC_FAILED
     > CUDA_ERROR_OUT_OF_MEMORY
@@ -119,6 +121,7 @@ cuda-call | CUDA | behind=400 weak
     mark saver <- "torch_memory_saver"
     mark library <- "CUBLAS_STATUS" "CUDNN_STATUS" "CUFFT_ALLOC" "CUSOLVER_STATUS"
     mark cupy <- "CuFftError" "CuFFTError"
+    mark jax <- "mpi4jax" "MPI4JAX"
     mark ggml <- "ggml" "llama"
     mark pool <- "in function alloc"
     mark onnx <- "onnxruntime"
@@ -127,7 +130,7 @@ cuda-call | CUDA | behind=400 weak
     mark pin_memory <- ".pin_memory(" "CachingHostAllocator" "HostAlloc failed" "Mem.HostBuffer("
     mark turbomind <- "[TM][ERROR]"
     mark no_context <- "cuCtxCreate" "DevicePrimaryCtxRetain" "torch._C._cuda_init()"
-    mark nccl <- "NCCL WARN C" "NCCL WARN Failed to C" "Cuda failure 2 '"
+    mark nccl <- "NCCL WARN C" "Failed to CUDA calloc" "Cuda failure 2 '"
     mark mxnet <- "mxnet" "MXNet"
     mark mxnet_pool <- "pooled_storage_manager" "MXNetError: cudaMalloc"
     device <- "current device: {number}, in function" "[{number}] {word} NCCL WARN" "; GPU={number} ;"
@@ -237,6 +240,21 @@ cuda-shared-none | PyTorch Inductor | role=after_all family=kernel
     in torch/_inductor/select_algorithm.py, NoValidChoicesError
     > No choices to select
     mark after_all <- "No choices"
+cuda-kernel | CUDA | role=soft family=fault
+    = A kernel failed while it ran, or was not started. No memory was refused.
+    in CUDA runtime and driver, cudaErrorIllegalAddress (700), cudaErrorLaunchOutOfResources (701) and others
+    > CUDA error: an illegal memory access was encountered
+    > HIP error: an illegal memory access was encountered
+    > CUDA error: misaligned address
+    > CUDA error: unspecified launch failure
+    > HIP error: unspecified launch failure
+    > CUDA error: device-side assert triggered
+    > CUDA error: too many resources requested for launch
+    > results in CUDA_ERROR_LAUNCH_FAILED
+    > CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access
+    > Memory access fault by GPU node <- "ROCm"
+    mark address <- "illegal memory access" "misaligned address" "access fault"
+    mark registers <- "too many resources"
 host-worker | PyTorch CPU
     = The system ended a process that loads data: `Killed` because system memory ran out, `Bus error` because
         /dev/shm, which the workers share, is full.
@@ -505,6 +523,10 @@ host-invoked | Linux | weak host
         process to end, which a later line names (Killed process). It is not GPU memory.
     in mm/oom_kill.c
     > invoked oom-killer:
+host-reaped | Linux | weak host
+    = The system took back the memory of a process that it had ended because system memory, not GPU memory, ran out.
+    in mm/oom_kill.c
+    > oom_reaper: reaped process {number} (
 host-shared | Linux | host
     = Shared memory (/dev/shm) is full: not GPU memory. A container has 64 MiB of it where nothing else is set.
     in aten/src/ATen/MapAllocator.cpp; nccl/src/misc/shmutils.cc
@@ -609,9 +631,10 @@ NAMED: Final = {
 """Name of an entry -> what its later lines name."""
 
 KILLED: Final = re.compile(
-    r"Kill(?:ed)? process \d{1,10},?(?: UID \d{1,10},)? \(([^)\n]{1,64})\)|\btask=([^,\n]{1,64}),pid="
+    r"(?:Kill(?:ed)?|reaped) process \d{1,10},?(?: UID \d{1,10},)? \((\([^()\n]{1,62}\)|[^()\n]{1,64})\)"
+    r"|\btask=([^,\n]{1,64}),pid="
 )
-"""The name of the process that the system killed."""
+"""The name of the process that the system killed; systemd puts that of a child that it starts in parentheses."""
 
 
 # ------------------------------------------------------------------------------
@@ -644,6 +667,7 @@ ggml-buffer | llama.cpp | behind=120
     mark kv <- "kv cache" "kv_cache"
     mark weights <- "load_tensors" "alloc_tensor_range" "loading model" "llm_load"
     mark given_weights <- "model buffer size ="
+    mark copies <- "pipeline parallelism enabled"
     mark one_buffer <- "exceeds device memory allocation limit" "exceeds device buffer size limit"
     device <- "on device {number}:" "allocate CUDA{number} buffer" "allocate ROCm{number} buffer"
         "allocate Vulkan{number} buffer" "allocate SYCL{number} buffer"
@@ -890,6 +914,13 @@ program-warp | Warp
     > Memory allocation failed on device: cuda for {number} bytes
     > Failed to allocate {number} bytes on device 'cuda
     requested: bytes of the array <- "for {number} bytes" "allocate {number} bytes"
+program-picongpu | PIConGPU
+    = PIConGPU counts what is free before it reserves memory, and found too little. Ranks that share a device see what
+        the others took.
+    in PIConGPU
+    > Cannot reserve {size} as there is only {size} free device memory left
+    requested: bytes that it reserves <- "Cannot reserve {size} as"
+    device_free: free on the device <- "there is only {size} free device"
 program-kaldi | Kaldi
     = The driver refused a region for Kaldi's pool.
     in kaldi/src/cudamatrix/cu-allocator.cc
@@ -1333,6 +1364,7 @@ _DERIVED: Final = {
     "device_used": "in use on the device by all processes",
     "device_free_at_start": "free on the device in the table of nvidia-smi",
     "missing_tokens": "tokens too few: the profile of the KV cache is below zero",
+    "compiler_limit": "what XLA's compiler counted on for the program, by its warning before",
     "below_zero": "how far the size of the request is below zero",
 }
 """Numbers that follow from others, where no table of the framework has them."""

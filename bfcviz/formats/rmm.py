@@ -35,7 +35,7 @@ WORDS: Final = SettingWords(
 
 
 MESSAGES: Final = messages_of(r"""
-rmm-pool | RMM | behind=80
+rmm-pool | RMM | behind=400
     = The pool could not grow: its maximum is reached, or its upstream refused. Old versions say no more.
     in rmm/mr/pool_memory_resource.hpp (since 25.10 cpp/src/mr/detail/pool_memory_resource_impl.cpp)
     > Maximum pool size exceeded
@@ -46,6 +46,7 @@ rmm-pool | RMM | behind=80
     limit: the maximum of the pool <- "current/max/try size = {skip}, {size}"
     mark upstream <- "CUDA error" "cudaErrorMemoryAllocation"
     mark arena <- "No room in arena"
+    mark pool_start <- "PoolMemoryResource.__cinit__"
     version 24.10 or later <- "current/max/try"
     version 24.04 or later <- "failed to allocate"
 rmm-limit | RMM
@@ -55,7 +56,7 @@ rmm-limit | RMM
     > Maximum allocation size exceeded
     requested: bytes of the request <- "(failed to allocate {size}"
     mark adaptor <- "Exceeded memory limit" "Maximum allocation size"
-rmm-driver | RMM
+rmm-driver | RMM | behind=400
     = The driver refused the request.
     in rmm/detail/error.hpp, RMM_CUDA_TRY_ALLOC
     > out_of_memory: CUDA error
@@ -63,6 +64,7 @@ rmm-driver | RMM
     > RMM_ERROR_OUT_OF_MEMORY
     requested: bytes of the request <- "(failed to allocate {size}" "Attempted to allocate: {size}"
     mark upstream <- "CUDA error" "RMM_ERROR"
+    mark pool_start <- "PoolMemoryResource.__cinit__"
 """)
 
 

@@ -339,6 +339,7 @@ torch-cuda | PyTorch CUDA | behind=40
     cached: held by PyTorch and free (versions up to 1.3) <- "{bytes} cached"
     mark conf <- "PYTORCH_ALLOC_CONF"
     mark hip_conf <- "PYTORCH_HIP_ALLOC_CONF"
+    mark new_class <- "torch.OutOfMemoryError"
     version 2.1 <- "total capacty"
     version 2.9 or later <- "PYTORCH_ALLOC_CONF"
     version 2.8 or later <- "docs.pytorch.org"
@@ -353,6 +354,7 @@ torch-cut | PyTorch CUDA | like=torch-cuda behind=0 weak
     = The same text without its first words.
     > Tried to allocate {size} (GPU
     > Tried to allocate {size}. GPU
+    > (GPU {number}; {size} total capacity;
 torch-nvml | PyTorch CUDA | weak
     = The driver refused a segment, and so did NVML when PyTorch asked it for the processes on the device, which stand
         in its message: on a MIG slice, in a container, on a Jetson. So there is no number in the text.
@@ -370,6 +372,8 @@ torch-xpu-block | PyTorch XPU
     requested: the segment that was asked of the driver <- "Tried to allocate {bytes}"
     limit: the largest buffer <- "size larger than {bytes}"
     device_total: the whole device <- "{bytes} total capacity"
+    allocated: live tensors <- "{bytes} already allocated"
+    reserved: all segments that PyTorch holds <- "{bytes} reserved in total by PyTorch"
 torch-async | PyTorch cudaMallocAsync | behind=40 alone
     = The driver's own pool (backend:cudaMallocAsync, the default of ComfyUI) refused a request. Some programs cut the
         numbers off.
@@ -384,6 +388,10 @@ torch-async | PyTorch cudaMallocAsync | behind=40 alone
     mark async <- "Allocation on device"
     version 2.5 or later <- "torch.OutOfMemoryError"
     device <- "Allocation on device {number} would"
+torch-async-cut | PyTorch cudaMallocAsync | like=torch-async behind=200 weak
+    = The same text without its first line.
+    > Device limit : {bytes} Free (according to CUDA): {bytes}
+    mark async <- "according to CUDA"
 torch-mps | PyTorch MPS | family=mps
     = PyTorch on a Mac passed its own limit: a share (default 1.7) of the memory that Metal recommends for one
         process. On Apple silicon memory is shared with the system.

@@ -399,6 +399,11 @@ class _Statement:
         return self.entry.is_weak or self.is_named
 
 
+def _tells_of_no_request(entry: Message) -> bool:
+    """Whether a message without a failure leaves open that other words of the text tell of one."""
+    return entry.role is Role.BEFORE or entry.name == "cuda-kernel"
+
+
 _SPACES_FOR_DIGITS: Final = bytes.maketrans(b"0123456789", b" " * 10)
 _PLAIN: Final = re.compile("[!-/:-~]+")
 
@@ -503,7 +508,7 @@ class _MessageReader:
         """What the messages of the whole text tell."""
         self._read(len(self._buffer))
         failures, soft = _failures_of_statements(self._statements, self._hints)
-        if not failures and all(ENTRIES[each.message].role is Role.BEFORE for each in soft):
+        if not failures and all(_tells_of_no_request(ENTRIES[each.message]) for each in soft):
             self._end_general()
             general = _failure_of_general_words(self._general)
             if general is not None:
@@ -811,7 +816,8 @@ _HINT_WORDS: Final = [(word, hint) for hint, words in [*_HINTS.items(), *_CLIENT
 _HINT_SEARCH: Final = _WordSearch((word,) for word, _ in _HINT_WORDS)
 
 _TENSORFLOW_1: Final = re.compile(
-    r"201(?<=\b201)(?:[5-8]-\d\d|9-0[1-8])-\d\d \d\d:\d\d:\d\d\.\d{1,6}: [IWEF] \.?[/\\]?tensorflow[/\\]"
+    r"201(?<=\b201)(?:[5-8]-\d\d|9-0[1-8])-\d\d \d\d:\d\d:\d\d\.\d{1,6}: [IWEF] (?:\.|[A-Za-z]:)?[/\\]?"
+    r"(?:[\w.-]{1,40}[/\\]){0,16}tensorflow[/\\]"
 )
 """A line of a log from before TensorFlow 2.0, which is of September 2019."""
 
@@ -947,11 +953,37 @@ def _message_statement(
         device=_named_number(entry.device_patterns, flat),
         is_raised=_RAISED.search(before) is not None,
     )
+    if entry.name == "torch-cuda" and _moves_weights(buffer, found):
+        statement.marks.add("moves_weights")
     _take_message_details(statement, buffer[found.start : min(last, found.start + WIDEST)], flat)
     if entry.name == "usage-slurm":
         _take_job_table(statement, buffer[found.start : found.start + REACH].split("\n"))
     _take_mention(statement, found, buffer)
     return statement
+
+
+_FRAMES_NEAR: Final = 1500
+"""Characters before an error, or after it where none stand before, in which the last frames of its traceback lie."""
+
+_MOVERS: Final = re.compile(
+    r"\b(?:_apply|load_state_dict|_load_from_state_dict|from_pretrained|set_module_tensor_to_device"
+    r"|_load_state_dict_into_meta_model|load_checkpoint_in_model|dispatch_model)\b"
+)
+"""Functions of PyTorch, Transformers and Accelerate that move the weights of a model to a device."""
+
+_LAST_FRAMES: Final = 4
+
+
+def _moves_weights(buffer: str, found: _Beginning) -> bool:
+    """Whether the traceback of a message of PyTorch ends where the weights of a model are moved to the device."""
+    for near in (
+        buffer[max(0, found.start - _FRAMES_NEAR) : found.start],
+        buffer[found.stop : found.stop + _FRAMES_NEAR],
+    ):
+        frames = [frame.start() for frame in FRAME.finditer(near)]
+        if frames:
+            return _MOVERS.search(near, frames[-_LAST_FRAMES:][0]) is not None
+    return False
 
 
 _TIME: Final = re.compile(
@@ -1197,7 +1229,10 @@ def _take_torch_processes(statement: _Statement, begins: str, flat: str) -> None
             statement.processes[int(pid)] = stated.value
 
 
-_OPS: Final = {"tf-bfc": tensorflow.REQUESTED_BY, "host-killed": message_tables.KILLED}
+_OPS: Final = {
+    "tf-bfc": tensorflow.REQUESTED_BY,
+    **dict.fromkeys(("host-killed", "host-reaped"), message_tables.KILLED),
+}
 """Name of an entry -> the operation, or the program, that its first line names."""
 
 
@@ -1488,9 +1523,24 @@ def _take_statement(each: _Statement, found: list[_Joined], waiting: list[_State
             mine = [other for other in waiting if _of_family(found[-1], other)]
             for other in reversed(mine):
                 found[-1].fill(other)
+            _take_compiler_limit(found)
             waiting[:] = [
                 other for other in waiting if other.entry.name in _KEPT or not _of_family(found[-1], other)
             ]
+
+
+def _take_compiler_limit(found: list[_Joined]) -> None:
+    """Take, for the last failure, what XLA's compiler counted on, where its request alone is more than that."""
+    last, earlier = found[-1], [join for join in found[:-1] if join.first.entry.name == "xla-remat"]
+    mine = [join for join in earlier if _of_family(join, last.first) and "limit" in join.facts]
+    asked = last.facts.get("requested")
+    if not mine or asked is None:
+        return
+    limit = mine[-1].facts["limit"]
+    if 0 < limit.value < asked.value - asked.slack:
+        last.facts.setdefault("compiler_limit", limit)
+        if "program" in mine[-1].facts:
+            last.facts.setdefault("program", mine[-1].facts["program"])
 
 
 def _backs_off(join: _Joined, each: _Statement) -> bool:

@@ -119,8 +119,7 @@ class Dump:
     spatial: "DumpSpatialSummary | None" = None
     stats: dict[str, PrintedSize] = field(default_factory=dict)  # the statistics as printed
     strip: str = ""  # the occupancy
-    # Whether a request failed; otherwise the log shows a heap for another reason, or its start is lost.
-    has_warning: bool = False
+    has_warning: bool = False  # that a request failed; else its start is lost, or it tells less
     repeated: int = 0  # lines of bins and sizes that occur twice
 
     @property
@@ -130,8 +129,14 @@ class Dump:
 
     @property
     def failed(self) -> bool:
-        """Whether the log says that a request failed here."""
-        return self.has_warning or self.bin_for is not None or self.exact is not None or bool(self.tensor)
+        """Whether a request failed here. A pool prints its statistics after its chunks only then."""
+        says = self.has_warning or self.bin_for is not None or self.exact is not None or bool(self.tensor)
+        return says or bool(self.stats and self.chunks.address)
+
+    @property
+    def says_request(self) -> bool:
+        """Whether the log says which request failed."""
+        return _failed_request_bytes(self) > 0
 
 
 class DumpSpatialSummary(NamedTuple):
@@ -504,7 +509,7 @@ def check_dump(dump: Dump, heap: DumpedHeap) -> DumpFindings:
     if is_cut and not confirmed:
         cut = f"the dump ends after {len(dump.chunks.address):,} chunk lines; its end is not in the log"
         wrong = _lines_left_out(dump, heap)
-    if not dump.failed:
+    if not dump.says_request:
         wrong.append("the log does not say which request failed: the beginning of the dump is missing")
     return DumpFindings(wrong, cut, not cut and not _lacks_chunks(dump, heap))
 
@@ -978,7 +983,7 @@ def _agreed_request_size(dump: Dump, error: AllocationError) -> int | None:
         if dump.rounded not in {None, rounded, size}:
             continue
         printed = dump.requested or dump.bin_for
-        if printed is None and dump.ended and not dump.failed and len(error.sizes) == 1:
+        if printed is None and dump.ended and not dump.says_request and len(error.sizes) == 1:
             return size  # of the dump just before it, whose beginning is missing
         if printed is not None and (
             printed.means(size) or (dump.requested is None and printed.means(rounded))

@@ -316,3 +316,248 @@ def test_a_program_that_tries_another_way_tells_of_a_refusal_alone():
     )
     assert not found.failures
     assert len(found.soft) == 1
+
+
+def test_nccl_alone_says_how_much_it_asked_for():
+    failure = told(
+        "10.0.0.7: ncclInternalError: Internal check failed.\n10.0.0.7: Failed to CUDA calloc async 640 bytes\n"
+    )
+    assert (failure.judgement.cause, failure.stated.fact("requested")) == (StatedCause.UNKNOWN, 640)
+    assert "NCCL asked" in failure.judgement.sentence
+    assert kinds(failure)[0] == "free_other_processes"
+
+
+ASYNC_TAIL = (
+    "Requested               : {asked}\nDevice limit            : 16.00 GiB\nFree (according to CUDA): {free}\n"
+    "PyTorch limit (set by user-supplied memory fraction)\n                        : 17179869184.00 GiB\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "free", "cause"),
+    [
+        ("9.00 MiB", "5.00 GiB", StatedCause.DRIVER_REFUSED),
+        ("64.00 GiB", "5.00 GiB", StatedCause.REQUEST_EXCEEDS_DEVICE),
+        ("6.00 GiB", "5.00 GiB", StatedCause.UNKNOWN),
+    ],
+)
+def test_the_end_of_a_text_of_the_asynchronous_allocator(asked, free, cause):
+    failure = told(ASYNC_TAIL.format(asked=asked, free=free))
+    assert failure.stated.framework == "PyTorch cudaMallocAsync"
+    assert failure.judgement.cause is cause
+    assert "Nothing is allocated" not in failure.judgement.sentence
+    assert "limit" not in failure.stated.facts or failure.stated.fact("limit") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[GPU] Exceeded max size of memory object allocation: requested {size} bytes, but max alloc size is 7 bytes",
+        "bfc_arena.cc:376 onnxruntime::BFCArena Failed to allocate memory for requested buffer of size {size}",
+    ],
+)
+@pytest.mark.parametrize("size", [1 << 61, 3 << 60])
+def test_a_size_that_no_memory_has_is_a_wrong_number(text, size):
+    failure = told(text.format(size=size))
+    assert failure.judgement.cause is StatedCause.REQUEST_EXCEEDS_DEVICE
+    assert "EiB" in failure.judgement.sentence
+    assert kinds(failure)[0] == "check_shape_bug"
+
+
+@pytest.mark.parametrize(
+    ("error", "first"),
+    [("RuntimeError", "max_split_size"), ("torch.OutOfMemoryError", "expandable_segments")],
+)
+def test_ascend_expands_segments_where_the_class_of_the_error_is_that_of_a_version_that_can(error, first):
+    failure = told(
+        f"{error}: NPU out of memory. Tried to allocate 80.00 MiB (NPU 1; 32.00 GiB total capacity; 28.00 GiB already "
+        "allocated; 28.00 GiB current active; 6.00 MiB free; 30.00 GiB reserved in total by PyTorch)"
+    )
+    assert failure.judgement.cause is StatedCause.CACHED_FRAGMENTATION
+    assert kinds(failure)[0] == first
+    assert "PYTORCH_NPU_ALLOC_CONF" in failure.advice[0].text
+
+
+@pytest.mark.parametrize(
+    ("next_region", "peak", "cause", "second"),
+    [
+        (8589934592, 65536, StatedCause.REQUEST_EXCEEDS_LIMIT, StatedCause.UNKNOWN),
+        (17179869184, 65536, StatedCause.UNKNOWN, StatedCause.OTHER_PROCESS),
+        (8589934592, 3221225472, StatedCause.UNKNOWN, StatedCause.CACHED_FRAGMENTATION),
+    ],
+)
+def test_a_pool_that_never_held_much_is_not_in_pieces(next_region, peak, cause, second):
+    text = POOL.format(next=next_region).replace(
+        "MaxInUse:                4026531840", f"MaxInUse:    {peak}"
+    )
+    failure = told(text.replace("4026531840", "32768"))
+    assert (failure.judgement.cause, failure.judgement.second) == (cause, second)
+    assert (f"more than {peak >> 10}.00 KiB" in failure.judgement.sentence) is (peak < MIB)
+    assert ("free_other_processes" in kinds(failure)) is (cause is StatedCause.UNKNOWN)
+
+
+REMAT = (
+    "W external/xla/a.cc:3] Can't reduce memory use below 10.00GiB ({limit} bytes) by rematerialization; only reduced "
+    "to 30.00GiB (32212254720 bytes), down from 33.00GiB (35433480192 bytes) originally\n"
+)
+REFUSED = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate {asked} bytes.\n"
+
+
+@pytest.mark.parametrize(
+    ("limit", "asked", "cause"),
+    [
+        (10737418240, 21474836480, StatedCause.REQUEST_EXCEEDS_LIMIT),
+        (10737418240, 1073741824, StatedCause.UNKNOWN),
+        (0, 21474836480, StatedCause.UNKNOWN),
+    ],
+)
+def test_one_request_above_what_the_compiler_counted_on_does_not_fit(limit, asked, cause):
+    text = REMAT.format(limit=limit) + f"jaxlib: {REFUSED.format(asked=asked)}"
+    (failure,) = StatedAnswer.of(*read_messages([text.encode()])).failures
+    assert failure.judgement.cause is cause
+    is_above = cause is StatedCause.REQUEST_EXCEEDS_LIMIT
+    assert (failure.stated.fact("compiler_limit") == limit) is is_above
+    assert ("below 30.00 GiB" in failure.judgement.sentence) is is_above
+    assert ("free_other_processes" in kinds(failure)) is not is_above
+    assert ("TF_FORCE_UNIFIED_MEMORY" in words(failure)) is is_above
+    assert kinds(failure)[0] == "smaller_request_or_batch"
+
+
+@pytest.mark.parametrize(
+    ("frame", "second", "first"),
+    [
+        ("PoolMemoryResource.__cinit__", StatedCause.OTHER_PROCESS, "free_other_processes"),
+        ("DeviceBuffer.__cinit__", StatedCause.CAPACITY, "raise_limit_or_fraction"),
+    ],
+)
+def test_a_pool_of_rmm_that_could_not_begin_is_not_at_its_maximum(frame, second, first):
+    failure = told(
+        f'  File "memory_resource.pyx", line 3, in rmm.{frame}\nMemoryError: std::bad_alloc: RMM failure '
+        "at:a/pool_memory_resource.hpp:196: Maximum pool size exceeded\n"
+    )
+    assert (failure.judgement.second, kinds(failure)[0]) == (second, first)
+    assert ("initial_pool_size of" in words(failure)) is (second is StatedCause.OTHER_PROCESS)
+
+
+@pytest.mark.parametrize(
+    ("before", "is_told"),
+    [("llama_context: pipeline parallelism enabled (n_copies=4)\n", True), ("", False)],
+)
+def test_copies_for_parallel_devices_make_a_compute_buffer_large(before, is_told):
+    failure = told(
+        f"{before}ggml_backend_cuda_buffer_type_alloc_buffer: allocating 256.00 MiB on device 2: cudaMalloc failed: "
+        "out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA2 buffer of size 268435456\n"
+    )
+    assert ("GGML_SCHED_MAX_COPIES" in words(failure)) is is_told
+    assert "-ts" in words(failure)
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "kind"),
+    [
+        ("RuntimeError: CUDA error: an illegal memory access was encountered", "may not use", "check_shape_bug"),
+        ("torch.AcceleratorError: CUDA error: too many resources requested for launch", "registers",
+         "driver_or_runtime_bug"),
+        ("[719] Call to cuMemFree results in CUDA_ERROR_LAUNCH_FAILED", "failed while it ran", "check_shape_bug"),
+        ("Memory access fault by GPU node-2 (Agent handle: 0x1) on address 0x2000. Reason: Page not present.",
+         "may not use", "check_shape_bug"),
+    ],
+)  # fmt: skip
+def test_a_kernel_that_failed_lacked_no_memory(text, said, kind):
+    answer = StatedAnswer.of(*read_messages([f"{text}\n".encode()]))
+    (soft,) = answer.soft
+    assert not answer.failures
+    assert said in soft.judgement.sentence
+    assert [str(each.kind) for each in soft.advice] == [kind]
+    both = StatedAnswer.of(*read_messages([f"{text}\nRuntimeError: {OLD}\n".encode()]))
+    assert [each.judgement.cause for each in both.failures] == [StatedCause.CACHED_FRAGMENTATION]
+    general = StatedAnswer.of(*read_messages([f"{text}\nCUDA: failed to allocate 33554432 bytes\n".encode()]))
+    assert general.failures
+
+
+def test_a_pool_of_pinned_memory_names_what_limits_it():
+    failure = told(
+        "W external/tsl/bfc_allocator.cc:4] Allocator (xla_gpu_host_bfc) ran out of memory trying to allocate 32.00MiB "
+        "(rounded to 33554432)requested by op\n"
+    )
+    assert failure.judgement.cause is StatedCause.HOST_MEMORY
+    assert "XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB" in words(failure)
+    assert "data loader" not in words(failure)
+
+
+@pytest.mark.parametrize(
+    ("held", "cause"), [("90.00 MiB", StatedCause.OTHER_PROCESS), ("15.00 GiB", StatedCause.UNKNOWN)]
+)
+def test_the_middle_of_a_text_of_pytorch_says_who_holds_the_device(held, cause):
+    failure = told(
+        f"(GPU 3; 16.00 GiB total capacity; {held} already allocated; 4.00 MiB free; {held} reserved in total by "
+        "PyTorch)"
+    )
+    assert failure.judgement.cause is cause
+    assert failure.stated.fact("device_free") == 4 * MIB
+    assert "requested" not in failure.stated.facts
+    assert ("15.91 GiB lie outside" in failure.judgement.sentence) is (cause is StatedCause.OTHER_PROCESS)
+
+
+def test_a_program_that_counts_before_it_reserves():
+    failure = told("what(): Cannot reserve 2048 MiB as there is only 5 MiB free device memory left\n")
+    assert failure.stated.framework == "PIConGPU"
+    assert failure.stated.facts == {"requested": 2048 * MIB, "device_free": 5 * MIB}
+    assert (failure.judgement.cause, failure.judgement.second) == (
+        StatedCause.CAPACITY,
+        StatedCause.OTHER_PROCESS,
+    )
+
+
+def test_a_library_beside_jax_needs_a_part_of_the_device():
+    failure = told("mpi4jax: MPI_Sendrecv\n\tError 2 cudaErrorMemoryAllocation: out of memory\n")
+    assert failure.stated.framework == "JAX"
+    assert kinds(failure)[0] == "preallocation_off_or_fraction"
+
+
+@pytest.mark.parametrize(
+    "path", ["tensorflow/core", "C:\\build\\a\\PY\\36\\tensorflow\\core", "/b/x/tensorflow/core"]
+)
+@pytest.mark.parametrize(
+    ("year", "setting"), [(2018, "config.gpu_options"), (2023, "tf.config.experimental")]
+)
+def test_a_log_of_tensorflow_1_has_its_date_whatever_the_path_of_the_build(path, year, setting):
+    failure = told(
+        f"{year}-03-04 01:02:03.000001: W {path}/common_runtime/bfc_allocator.cc:9] Allocator (GPU_0_bfc) ran out of "
+        "memory trying to allocate 300.00MiB.  Current allocation summary follows.\n"
+    )
+    assert setting in words(failure)
+
+
+def test_a_program_of_many_processes_has_no_data_loader():
+    failure = told("ERROR on proc 5: Failed to reallocate 99000 bytes for array a:b (src/memory.cpp:1)\n")
+    assert failure.judgement.cause is StatedCause.HOST_MEMORY
+    assert "data loader" not in words(failure)
+    assert "fewer processes" in words(failure)
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (7_000_000_000, "What the program took for free may be held by another process."),
+        (140_000_000_000_000, "the runtime told the program a wrong amount of free memory."),
+    ],
+)
+def test_a_pool_that_tries_less_says_what_it_found_held(first, said):
+    log = "".join(
+        f"2019-02-02 01:02:03.00000{step}: E tensorflow/stream_executor/rocm/rocm_driver.cc:6] failed to allocate 1G "
+        f"({first * 9**step // 10**step} bytes) from device: hipError_t(1002)\n"
+        for step in range(3)
+    )
+    found = read_messages([log.encode()])
+    answer = StatedAnswer.of(found.failures, found.soft)
+    assert not answer.failures
+    assert said in " ".join(str(answer).split())
+
+
+def test_arrays_of_an_earlier_run_on_a_tpu_count_too():
+    failure = told(
+        "RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 9.00G. That was not possible. "
+        "There are 4.00G free.; (0x0x0_HBM0)\n"
+    )
+    assert "an earlier run" in failure.judgement.sentence

@@ -311,3 +311,73 @@ def test_a_version_that_names_a_setting_which_its_builds_ignore():
     )
     assert failure.judgement.cause is StatedCause.CACHED_FRAGMENTATION
     assert "builds for ROCm ignore expandable_segments" in failure.advice[0].text
+
+
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "a.py", line 7, in main\n    run()\n  File "nn/modules/module.py", '
+    "line 9, in {name}\n    {code}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "is_moved"),
+    [
+        (TRACEBACK.format(name="_apply", code="param_applied = fn(param)"), True),
+        (TRACEBACK.format(name="to", code="return self._apply(convert)"), True),
+        (TRACEBACK.format(name="_call_impl", code="return forward_call(*args)"), False),
+        (
+            TRACEBACK.format(name="_apply", code="fn(p)")
+            + 4 * TRACEBACK.format(name="forward", code="self.a(x)"),
+            False,
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_weights_on_their_way_to_the_device_have_no_batch(before, is_moved, is_first):
+    failure = told(before + FULL if is_first else FULL + before)
+    assert failure.judgement.cause is StatedCause.CAPACITY
+    assert (kinds(failure)[0] == "smaller_model_or_precision") is is_moved
+    batch = {"smaller_request_or_batch", "gradient_checkpointing", "sequence_or_context_length"}
+    assert bool(batch & set(kinds(failure))) is not is_moved
+    assert ("device_map" in words(failure)) is is_moved
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_told"),
+    [
+        (("500.00 MiB", "500.00 MiB", "500.00 MiB"), True),
+        (("500.00 MiB", "300.00 MiB", "500.00 MiB"), False),
+        (("500.00 MiB",), False),
+        (("5.00 GiB", "5.00 GiB"), False),
+    ],
+)
+def test_equal_small_processes_are_contexts_of_other_ranks(sizes, is_told):
+    listed = "".join(f"Process {pid} has {size} memory in use. " for pid, size in enumerate(sizes, 20))
+    failure = told(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 1 has a total capacity of 64.00 "
+        f"GiB of which 1.00 GiB is free. {listed}Including non-PyTorch memory, this process has 52.00 GiB memory in "
+        "use. Of the allocated memory 45.00 GiB is allocated by PyTorch, and 6.00 GiB is reserved by PyTorch but "
+        "unallocated.\n"
+    )
+    assert failure.judgement.cause is StatedCause.CACHED_FRAGMENTATION
+    assert ("set_device(local_rank)" in words(failure)) is is_told
+    assert kinds(failure)[0] == "expandable_segments"
+
+
+@pytest.mark.parametrize(("allocated", "is_told"), [("13.00 GiB", True), ("10.00 GiB", False)])
+def test_other_processes_are_looked_for_where_live_tensors_and_the_request_would_fit(allocated, is_told):
+    requested = "500.00 MiB" if is_told else "6.00 GiB"
+    text = ASYNC.format(allocated=allocated, requested=requested, free="0 bytes")
+    failure = told(text.replace("12.00 GiB", "15.00 GiB"))
+    assert failure.judgement.cause is StatedCause.CAPACITY
+    assert failure.judgement.second is StatedCause.OTHER_PROCESS
+    assert kinds(failure)[0] == "smaller_request_or_batch"
+    assert ("free_other_processes" in kinds(failure)) is is_told
+
+
+def test_what_lies_outside_of_the_pools_of_a_mac_may_pass_the_limit():
+    text = MPS.format(limit="9.00").replace("2.10 GB", "6.00 GB").replace("900.00 MB", "512 bytes")
+    failure = told(text.replace("other allocations: 9.00", "other allocations: 4.00"))
+    assert failure.judgement.cause is StatedCause.CAPACITY
+    assert "1.0 GiB more than the limit" in str(failure.account)
+    assert "cannot be that of these pools" not in str(failure.account)

@@ -251,7 +251,31 @@ def test_the_system_names_what_it_ended(text, name):
 
 def test_a_python_program_that_the_system_ended():
     (found,) = told(
-        "Out of memory: Killed process 12 (python3.11) total-vm:8kB, anon-rss:4kB, file-rss:0kB\n"
+        "Out of memory: Killed process 12 (python3.11) total-vm:8000000kB, anon-rss:4000000kB, file-rss:0kB\n"
     )
     (advice,) = advise(found, judge(found))
     assert "data loader" in advice.text
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "kib"), [("python3", "python3", 5000), ("(a-daemon)", "(a-daemon)", 4000)]
+)
+def test_a_small_process_that_the_system_ended_does_not_fill_its_memory(name, shown, kib):
+    text = f"Out of memory: Killed process 12 ({name}) total-vm:99000kB, anon-rss:{kib}kB, file-rss:0kB\n"
+    (found,) = told(text)
+    judged = judge(found)
+    assert (judged.cause, found.op, found.fact("process_in_use")) == ("host_memory", shown, kib << 10)
+    assert "another process, or the kernel" in judged.sentence
+    (advice,) = advise(found, judged)
+    assert "data loader" not in advice.text
+    assert "slabtop" in advice.text
+
+
+def test_the_reaper_names_what_the_system_ended():
+    (found,) = told(
+        "kernel: a-tool invoked oom-killer: gfp_mask=0x140cca, order=0\n"
+        "kernel: oom_reaper: reaped process 77 (train_net), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB\n"
+    )
+    assert (judge(found).cause, found.op) == ("host_memory", "train_net")
+    assert "ended train_net" in judge(found).sentence
+    assert "process_in_use" not in found.facts

@@ -146,3 +146,16 @@ def test_a_small_request_of_a_full_pool_is_not_what_must_shrink(tmp_path):
     assert failure.judgement.cause is StatedCause.CAPACITY
     assert "batch of the whole step" in failure.advice[0].text
     assert "192 B of the pool" in failure.advice[0].text
+
+
+def test_a_whole_heap_without_its_request_says_what_the_request_passed(tmp_path):
+    chunk, free = f"Chunk at 0x700000000 of size {MIB}", f"Free  at 0x700100000 of size {109 * MIB}"
+    stats = STATS.replace("8589934592", str(110 * MIB)).replace("8053063680", str(MIB))
+    path = tmp_path / "a.log"
+    path.write_text(log(chunk, free, stats, STRIP))
+    (found,) = all_failures(open_trace(path))
+    assert (found.requested, found.largest_free_chunk, found.verdict) == (0, 109 * MIB, "unknown")
+    assert "more than the largest free chunk, 109.0 MiB" in str(found)
+    assert "free chunk that is large enough" not in str(found)
+    assert "Place 1" not in str(found)
+    assert any("which request failed" in gap for gap in found.gaps)
