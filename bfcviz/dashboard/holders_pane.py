@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape, unescape
 from itertools import pairwise
-from threading import RLock
 from typing import Any, Final, NamedTuple
 
 import ipywidgets as widgets
@@ -31,6 +30,7 @@ from bfcviz.model.holders import (
     HolderMarkPair,
 )
 from bfcviz.units import counted, exact_bytes, format_bytes, signed_bytes
+from bfcviz.unwatched import UnwatchedLock
 
 # ------------------------------------------------------------------------------
 # The icicle of the side pane: each holder a rectangle as wide as its bytes, below the one around it.
@@ -402,7 +402,7 @@ class HoldersPane:
     """
 
     def __init__(self, compare: Callable[[int, int], object] = lambda _first, _last: None) -> None:
-        self._lock = RLock()  # a kernel with subshells runs callbacks in threads
+        self._lock = UnwatchedLock()  # a kernel with subshells runs callbacks in threads
         self._counts: HolderCounts | None = None
         self._found: HolderCount | None = None
         self._source: tuple[Model, Colouring] | None = None  # of the last `show`

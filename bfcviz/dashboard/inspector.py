@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from html import escape
-from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import ipywidgets as widgets
@@ -49,6 +48,7 @@ from bfcviz.figures.view_options import PLAIN, Look, Selected, unmarked, with_st
 from bfcviz.model.find_steps import busy_window, events_of, opening, step_of_pool
 from bfcviz.model.grouping import HolderChoice
 from bfcviz.model.trace_index import index_of
+from bfcviz.unwatched import UnwatchedLock, unwatched
 
 if TYPE_CHECKING:
     from bfcviz.dashboard.scrubbing import Scrubbing
@@ -111,7 +111,7 @@ class InspectorTraits(widgets.VBox):  # type: ignore[misc]
     _trace: Trace
 
     def __init__(self, trace: Trace, **traits: Any) -> None:
-        self.lock = RLock()  # a kernel with subshells runs callbacks in threads
+        self.lock = UnwatchedLock()  # a kernel with subshells runs callbacks in threads
         self._closed, self._depth, self._changed = False, 0, False
         self._trace, self._last = trace, len(trace)
         super().__init__(**{"_view_count": 0, **traits})
@@ -448,6 +448,7 @@ class Inspector(InspectorTraits):
         TraitError: there is no such step or pool.
     """
 
+    @unwatched()
     def __init__(
         self,
         trace: Trace | str | os.PathLike[str],

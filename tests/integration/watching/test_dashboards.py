@@ -61,6 +61,32 @@ def test_the_arrays_of_pictures_are_not_on_the_heap():
     dashboard.close()
 
 
+@pytest.mark.parametrize("view", [bfcviz.Inspector, LiveDashboard])
+def test_the_arrays_of_a_view_made_inside_a_watch_are_not_on_the_heap(view, tmp_path):
+    """Of a view that is not the watch's own, too: it would fill the heap that it shows."""
+    with watched(path=str(tmp_path / "recording"), dashboard=False) as w:
+        made = w.sources[0].allocator.stats
+        held = [np.empty(1000) for _ in range(50)]
+        before = made().num_allocs
+        shown = view(str(tmp_path / "recording"))
+        inspector = shown.inspector if view is LiveDashboard else shown
+        for name in ("first", "forward", "peak", "last"):
+            inspector.act(name)
+        inspector.views = "chunk_table"
+        inspector.chunk_list.sort("size")
+        if view is LiveDashboard:
+            pictures = shown.pictures
+            held.append(np.empty(1000))
+            before += 1
+            until = time.monotonic() + PATIENCE_S
+            while shown.pictures == pictures and time.monotonic() < until:
+                time.sleep(0.01)  # between two checks
+            assert shown.pictures > pictures
+        shown.close()
+        assert made().num_allocs == before
+    assert len(held) >= 50
+
+
 def test_made_after_the_end_it_shows_the_last_step():
     with watched() as w:
         np.ones(MIB)
