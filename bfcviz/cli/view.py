@@ -157,12 +157,13 @@ def prepare(file: str) -> "OpeningCard | None":
 def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
     """Make the page of `bfcviz view`: an Inspector of `file` at its first failed request, else at its state or peak.
 
-    Of several ranks the table of all, and the Inspector of the worst. `kinds` is a file of rules for kinds of memory.
+    A recording that is still written is shown live, as by `bfcviz attach`. Of several ranks the table of all, and the
+    Inspector of the worst. `kinds` is a file of rules for kinds of memory.
 
     Raises:
         BfcvizError: the file cannot be read: it may have changed since it was checked.
     """
-    from bfcviz.dashboard import Inspector  # noqa: PLC0415  the server needs no widgets
+    from bfcviz.dashboard import Inspector, LiveDashboard  # noqa: PLC0415  the server needs no widgets
     from bfcviz.model.find_steps import opening  # noqa: PLC0415
     from bfcviz.model.memory_kinds import use_kinds  # noqa: PLC0415
 
@@ -174,6 +175,8 @@ def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
         return RanksView(ranks, theme=theme)
     trace = _trace_to_view(file)
     use_kinds(trace, kinds)
+    if trace.following:
+        return LiveDashboard(trace, theme=theme)
     pool, step = opening(trace)
     return Inspector(trace, step=step, pool=pool, theme=theme)
 

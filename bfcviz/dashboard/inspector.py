@@ -462,6 +462,7 @@ class Inspector(InspectorTraits):
         trace = _trace_to_inspect(trace)
         self._user_widgets = [each for each in traits.values() if isinstance(each, widgets.Widget)]
         self._auto_move = self._ended = False
+        self._is_fed = follow  # new events come: by a LiveDashboard, or by another caller of `trace_grew`
         self._held = False  # a key is held: of the figure only the map follows
         self.moments: tuple[int, int] | None = None
         self.scrubbing: Scrubbing | None = None
@@ -593,7 +594,8 @@ class Inspector(InspectorTraits):
     def _show_toolbar(self) -> None:
         first, toolbar = self._trace.first, self.toolbar
         toolbar.show_range(first, self._last, self.step)
-        toolbar.show_following(self.follow, growing=self._trace.following and not self._ended)
+        growing = self._is_fed and self._trace.following and not self._ended
+        toolbar.show_following(self.follow, growing=growing)
         toolbar.show_wanted(self.wanted)
         toolbar.show_width(self.width)
         failed = self._last_failed_step()
@@ -696,6 +698,7 @@ class Inspector(InspectorTraits):
             moving: more events will come soon: skip what is drawn only for an idle heap; `draw_moving_map` may follow.
         """
         with self._drawing():
+            self._is_fed = True
             self.panel_data.moving = moving and self.follow
             self._changed = True
             self._take_new_events()
@@ -812,7 +815,7 @@ class Inspector(InspectorTraits):
         elif name == "play":
             self._toggle_play()
         elif name == "follow":
-            self.follow = not self.follow
+            self.follow = self._is_fed and not self.follow
         elif name == "everything":
             self.views = "active_memory" if self.views == EVERYTHING else EVERYTHING
         else:
