@@ -19,6 +19,7 @@ from bfcviz.analysis import what_grew as growth_between
 from bfcviz.analysis.account import Account, account_at, account_of, figures_of_facts
 from bfcviz.analysis.diagnosis import Diagnosis, without_failure
 from bfcviz.analysis.failures import diagnose, growing_sentence
+from bfcviz.analysis.growth_forecast import limit_forecast
 from bfcviz.analysis.leaks import Leaks
 from bfcviz.analysis.message_answer import StatedAnswer
 from bfcviz.analysis.pool_growths import Growths
@@ -146,11 +147,16 @@ def growths_lead(trace: Trace, found: Growths) -> tuple[str, ...]:
 
 
 def lead_without_failure(trace: Trace, found: Growths) -> tuple[str, ...]:
-    """What `why` says where no request failed: `growths_lead`, and what grows with every step until it fails."""
-    grown = leak_search.growth_until(Model(trace, found.pool), len(trace))
+    """What `why` says where no request failed: what grows with every step, until when, and `growths_lead`."""
+    model, last = Model(trace, found.pool), len(trace)
+    grown = leak_search.growth_until(model, last)
+    lead = growths_lead(trace, found)
     if grown is None:
-        return growths_lead(trace, found)
-    return (*growths_lead(trace, found), f"  {growing_sentence(grown)}")
+        return lead
+    sentence = growing_sentence(trace, grown, limit_forecast(model, grown, last))
+    if found.worst is None:  # the pool did not grow in vain: what leaks comes first
+        return (f"{found.pool_name}: {sentence}", *lead)
+    return (*lead, f"  {sentence}")
 
 
 @unwatched()
