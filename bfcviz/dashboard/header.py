@@ -239,7 +239,7 @@ class HeadlineFinder:
             return self._failure(model)
         if self.trace.following:
             if growing := self._growing_now(model):
-                return Headline(f"No request failed so far, but {growing}")
+                return Headline(growing)
             most = format_bytes(model.stats().peak_bytes_in_use)
             return Headline(f"No request failed so far; peak {most} in use")
         if self._peak is None or self._peak[0] != len(self.trace):

@@ -529,10 +529,10 @@ class HoldersPane:
         if shown and self._moments_of != (model.trace, model.pool, len(model.trace)):
             self._moments_of = model.trace, model.pool, len(model.trace)
             found = moments_of(model.trace, model.pool)
-            left = f" (the first {_MOST_MOMENTS} of {len(found):,})" if len(found) > _MOST_MOMENTS else ""
+            left = f" (the last {_MOST_MOMENTS} of {len(found):,})" if len(found) > _MOST_MOMENTS else ""
             self.moments.options = [
                 (f"compare two marks, or the ends of a phase{left}", ()),
-                *((_pane_moments_text(each), (each.first, each.last)) for each in found[:_MOST_MOMENTS]),
+                *((_pane_moments_text(each), (each.first, each.last)) for each in found[-_MOST_MOMENTS:]),
             ]
             self.moments.index = 0
         self.moments.layout.display = None if shown and len(self.moments.options) > 1 else "none"
@@ -678,7 +678,7 @@ class HoldersPane:
 
 def _pane_moments_text(moments: Moments) -> str:
     """A line of the menu of moments in the pane of holders."""
-    name = unescape(harmless(moments.name, _LONGEST_MOMENT))
+    name = unescape(harmless(moments.text, _LONGEST_MOMENT))
     return f"{name} (steps {moments.first:,} to {moments.last:,})"
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from bfcviz.events.marks import numbered_names
 from bfcviz.figures import timeline_parts
 from bfcviz.figures.panel import LINES, Panel
 from bfcviz.figures.text import axis_unit, harmless
@@ -109,8 +110,8 @@ def _strip_mark_names(history: History, top: float, theme: Theme) -> dict[str, A
     left, right = history.step_axis.range(None)
     names, end = [], left
     numbers, places = events["label"].tolist(), across.tolist()
-    for at, (number, place) in enumerate(zip(numbers, places, strict=True)):
-        name = history.trace.labels.name(number)
+    texts = numbered_names(history.trace.labels, events)
+    for at, (number, place, name) in enumerate(zip(numbers, places, texts, strict=True)):
         last = place + _LETTER * (len(name) + 2) * (right - left)
         same_follows = numbers[at + 1 : at + 2] == [number]
         is_shown = end <= place and last <= (places[at + 1] if same_follows else right)
