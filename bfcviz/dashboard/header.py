@@ -230,6 +230,7 @@ class HeadlineFinder:
         self._peak: tuple[int, Headline] | None = None
         self._why: tuple[int, str] | None = None
         self._growing, self._growth_due = "", 0.0
+        self.has_ended = False  # a ring is followed as long as arrays live in its heap
         self._bare = {each.event for each in recorded_failures(trace.origin.details) if not each.has_heap}
 
     def find(self, model: Model) -> Headline:
@@ -237,7 +238,7 @@ class HeadlineFinder:
         self._read_new()
         if self._failed:
             return self._failure(model)
-        if self.trace.following:
+        if self.is_at_work:
             if growing := self._growing_now(model):
                 return Headline(growing)
             most = format_bytes(model.stats().peak_bytes_in_use)
@@ -246,6 +247,11 @@ class HeadlineFinder:
             with model.visiting(peak(self.trace, self.pool)) as there:
                 self._peak = (len(self.trace), Headline(peak_headline(there), there.step))
         return self._peak[1]
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether more events may come, so that the headline says what is known so far."""
+        return self.trace.following and not self.has_ended
 
     def _growing_now(self, model: Model) -> str:
         """For the headline of a heap at work: what grows with every step of its program, and until when; or nothing."""
@@ -276,7 +282,7 @@ class HeadlineFinder:
     def explains_growth(self) -> bool:
         """Whether the header can say why the pool grew."""
         self._read_new()
-        return not self._failed and not self.trace.following and len(self.trace) <= _MOST_EXPLAINED
+        return not self._failed and not self.is_at_work and len(self.trace) <= _MOST_EXPLAINED
 
     def _failure(self, model: Model) -> Headline:
         step = self._nearest(model.step)
@@ -383,10 +389,10 @@ class Header:
         self._is_open = False
         self._error = ""
 
-    def show(self, model: Model, look: Look, search: EventSearch | None) -> None:
-        """Show the model's step in the header."""
+    def show(self, model: Model, look: Look, search: EventSearch | None, *, has_ended: bool = False) -> None:
+        """Show the model's step in the header; `has_ended`: no more events come, whatever the trace says."""
         self._show_notice(*notice(model.trace.origin, self._missing_of(model)))
-        headline = self._headline_of(model)
+        headline = self._headline_of(model, has_ended=has_ended)
         explains = self._finder is not None and self._finder.explains_growth
         self.headline.value = _header_headline_html(headline, model.step, _WHY_LINK if explains else "")
         failed = headline.failed if headline.step == model.step else None
@@ -430,10 +436,11 @@ class Header:
         self._is_open = not self._is_open
         self._show_step_line()
 
-    def _headline_of(self, model: Model) -> Headline:
+    def _headline_of(self, model: Model, *, has_ended: bool) -> Headline:
         finder = self._finder
         if finder is None or finder.trace is not model.trace or finder.pool != model.pool:
             self._finder = finder = HeadlineFinder(model.trace, model.pool)
+        finder.has_ended = has_ended
         return finder.find(model)
 
     def _missing_of(self, model: Model) -> str:

@@ -569,7 +569,7 @@ class Inspector(InspectorTraits):
         self._show_toolbar()
         self.fit.show(model, self.look)
         self.cursor.show(model, self.look)
-        self.header.show(model, self.look, self.panel_data.search())
+        self.header.show(model, self.look, self.panel_data.search(), has_ended=self._ended)
         if self._map_image is None and not self._held:  # else rows change too often to be read or clicked
             at_step = self.step if self.panel_data.moving else None
             self.holders.show(model, self.look, self.panel_data.colours(self.look), at_step)
@@ -599,7 +599,7 @@ class Inspector(InspectorTraits):
         toolbar.show_wanted(self.wanted)
         toolbar.show_width(self.width)
         failed = self._last_failed_step()
-        toolbar.show_failures(some=self._trace.following or failed > 0)
+        toolbar.show_failures(some=failed > 0 or (self._trace.following and not self._ended))
         toolbar.search.value = self.look.search or ""
         toolbar.show_hits(search_hits_text(self.panel_data.model, self.look.search))
         ahead, behind = self.step < self._last, self.step > first

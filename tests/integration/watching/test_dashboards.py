@@ -34,6 +34,8 @@ def test_without_a_notebook_it_is_made_on_first_use():
     assert dashboard.inspector.step == len(w.trace)
     assert f"ended: {len(w.trace):,} events" in dashboard.status.value
     assert "has ended" in dashboard.says_line.value
+    assert "Peak: 8.0 MiB" in dashboard.inspector.header.headline.value
+    assert dashboard.inspector.toolbar.buttons["oom"].layout.display == "none"
     assert dashboard.pause_button.layout.display == "none"
     assert dashboard.inspector.toolbar.buttons["follow"].layout.display == "none"
     dashboard.inspector.act("back")
