@@ -10,8 +10,9 @@ from shared import land_window, window_readers
 from unit.watching.ranks import board, ranks
 
 import bfcviz
-from bfcviz.cli import attach
+from bfcviz.cli import attach, view
 from bfcviz.dashboard import LiveDashboard
+from bfcviz.dashboard.trace_menus import RanksView
 from bfcviz.watching.workers_dashboard import WorkersDashboard
 
 PATIENCE_S = 60
@@ -173,6 +174,20 @@ def test_attach_shows_several_processes_together_and_one_alone(ranks, tmp_path):
     assert attach._can_attach(tmp_path / "many")
     (tmp_path / "soon" / "rank-0").mkdir(parents=True)
     assert not attach._can_attach(tmp_path / "soon")
+
+
+def test_view_shows_several_processes_live_while_one_of_them_records(ranks, tmp_path):
+    written, other = (ranks(f"many/rank-{number}") for number in range(2))
+    for each in (written, other):
+        each.heap.allocate(MIB)
+    other.end()
+    shown = view.dashboard(str(tmp_path / "many"), "dark")
+    assert isinstance(shown, WorkersDashboard)
+    shown.close()
+    written.end()
+    shown = view.dashboard(str(tmp_path / "many"), "dark")
+    assert isinstance(shown, RanksView)
+    shown.close()
 
 
 def test_attach_shows_the_windows_that_are_there_at_once_and_later_ones_once_the_page_has_them(tmp_path):
