@@ -1,6 +1,7 @@
 """When a heap reaches its limit if what grows with every step of its program goes on."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -40,17 +41,33 @@ class Forecast:
         return f"the limit of {format_bytes(self.limit)} is reached in about {steps}{time}"
 
 
+_RECENT: Final = 0.1
+"""The share of the compared steps that may follow the last one of them, where what grew grows still."""
+
+_FEW_STEPS: Final = 3
+"""So many steps may follow in any case: a step that ends now is compared with the next search."""
+
+
+def goes_on(found: Growth) -> bool:
+    """Whether what grew did so up to the end: the steps of the program are still those that were compared.
+
+    A cache that is full, or an evaluation after the training, makes other steps.
+    """
+    later = found.steps.found - int(found.steps.numbers[-1])
+    return later <= max(_FEW_STEPS, found.all_steps * _RECENT)
+
+
 def limit_forecast(model: Model, found: Growth, stop: int) -> Forecast | None:
-    """When the heap reaches its limit if the growth goes on; None: it has no limit. The model returns to its step.
+    """When the heap reaches its limit; None: it has none, or the growth has ended. The model returns to its step.
 
     Args:
         model: of the heap.
         found: what grows, from `growth_until`.
-        stop: the step from which it goes on.
+        stop: the end of the trace, from which it goes on.
     """
     trace, ends = model.trace, found.steps.ends
     limit, a_step = trace.origin.pools[model.pool].limit, found.bytes_a_step
-    if limit is None or a_step <= 0:
+    if limit is None or a_step <= 0 or not goes_on(found):
         return None
     with model.visiting(int(ends[-2])):
         most = int(measured(model, [stop])["bytes_in_use_max"][0])

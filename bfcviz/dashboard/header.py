@@ -13,7 +13,7 @@ from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
 from bfcviz.analysis.event_text import explain_step, step_line
 from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.free_chunk_search import EventSearch, search_words
-from bfcviz.analysis.growth_forecast import Forecast, limit_forecast
+from bfcviz.analysis.growth_forecast import Forecast, goes_on, limit_forecast
 from bfcviz.analysis.leaks import Growth, growing_name, growth_until
 from bfcviz.analysis.missing_numbers import missing_of_chunks
 from bfcviz.analysis.peak_headline import peak_headline
@@ -259,9 +259,8 @@ class HeadlineFinder:
             began, last = time.monotonic(), len(self.trace)
             found = growth_until(model, last, still_held=True)
             self._growing = ""
-            if (
-                found is not None and not found.steps.is_single
-            ):  # a list that is filled is no step of a program
+            # A list that is filled is no step of a program.
+            if found is not None and not found.steps.is_single and goes_on(found):
                 self._growing = _growing_clause(self.trace, found, limit_forecast(model, found, last))
             ended = time.monotonic()
             self._growth_due = ended + max(_GROWTH_PERIOD_S, (ended - began) / _GROWTH_SHARE)

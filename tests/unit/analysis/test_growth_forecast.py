@@ -46,3 +46,15 @@ def test_it_is_the_step_at_which_a_request_fails(seen):
     assert forecast.limit == 64 * MIB
     assert 0 < forecast.seconds < 60
     assert "64.0 MiB" in forecast.clause
+
+
+def test_a_cache_that_is_full_grows_no_more():
+    heap, forecasts = new_heap(64 * MIB, log=EventLog(1 << 16)), []
+    for number in range(150):
+        heap.mark("step", number)
+        heap.free(heap.allocate(4 * MIB, label="forward"))
+        if number < 100:
+            heap.allocate(64 * KIB, label="kept")
+        if number in (99, 115, 149):
+            forecasts.append(forecast_of(trace_of(heap)) is not None)
+    assert forecasts == [True, False, False]
