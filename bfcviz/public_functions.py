@@ -572,6 +572,7 @@ def draw(
     return figures.draw(name, trace, _step_of_source(trace, step, pool), pool=pool, **look)
 
 
+@unwatched()
 def export(figure: Any, path: str | os.PathLike[str], **options: Any) -> Path:
     """Write a figure, or the events of a trace, to a file in the format of its suffix; return the path.
 

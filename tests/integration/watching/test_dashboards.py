@@ -90,6 +90,20 @@ def test_the_arrays_of_a_view_made_inside_a_watch_are_not_on_the_heap(view, tmp_
     assert len(held) >= 50
 
 
+def test_the_arrays_of_what_a_program_asks_inside_a_watch_are_not_on_the_heap(tmp_path):
+    with watched(path=str(tmp_path / "recording"), dashboard=False) as w:
+        made = w.sources[0].allocator.stats
+        held = [np.empty(1000) for _ in range(50)]
+        before = made().num_allocs
+        trace = bfcviz.open(tmp_path / "recording")
+        picture = bfcviz.draw("region_map", w.trace)
+        picture._ipython_display_()
+        bfcviz.export(picture, tmp_path / "map.svg")
+        bfcviz.compare_policies(bfcviz.requests_of(trace), ["bfc"], limit="64MiB")
+        assert made().num_allocs == before
+    assert len(held) == 50
+
+
 def test_made_after_the_end_it_shows_the_last_step():
     with watched() as w:
         np.ones(MIB)
