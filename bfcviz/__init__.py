@@ -3,6 +3,7 @@
 The public names are loaded on first use: importing bfcviz loads no plotly, no widgets and no CUDA.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -179,6 +180,11 @@ def __getattr__(name: str) -> Any:
         instead = f"; call {_INSTEAD[name]}" if name in _INSTEAD else ""
         raise AttributeError(f"module 'bfcviz' has no attribute {name!r}{instead}")
     module, attribute = _HOMES[name]
+    if module not in sys.modules:
+        from bfcviz.unwatched import unwatched  # noqa: PLC0415  `import bfcviz` needs nothing
+
+        with unwatched():  # its arrays live as long as Python
+            import_module(module)
     return getattr(import_module(module), attribute)
 
 

@@ -28,6 +28,7 @@ from bfcviz.formats.tensorflow import COLLECTION
 from bfcviz.public_functions import trace_from
 from bfcviz.terminal import named_rows, printable
 from bfcviz.units import bytes_range, format_bytes, seconds_text
+from bfcviz.unwatched import unwatched
 from bfcviz.whatif.outcome import FirstDifference, FreeMemory, Outcome, RecordedOutcome, first_difference
 from bfcviz.whatif.own_rules import GROWING_BFC, OwnRules, usual_policies
 from bfcviz.whatif.policy import Policy, checked_limit
@@ -810,6 +811,7 @@ class PolicyComparison:
         return comparison_html(self.comparison)
 
 
+@unwatched()
 def compare_policies(  # noqa: PLR0913  the question, and what is assumed
     source: Any,
     policies: str | Policy | Iterable[str | Policy] | None = None,

@@ -4,10 +4,9 @@ The functions in `model` and `figures` that they call take a `Trace`. May import
 """
 
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from bfcviz.analysis import what_grew as growth_between
 from bfcviz.analysis.account import Account, account_at, account_of, figures_of_facts
 from bfcviz.analysis.diagnosis import Diagnosis, without_failure
 from bfcviz.analysis.failures import diagnose, growing_sentence
+from bfcviz.analysis.growth_forecast import limit_forecast
 from bfcviz.analysis.leaks import Leaks
 from bfcviz.analysis.message_answer import StatedAnswer
 from bfcviz.analysis.pool_growths import Growths
@@ -49,6 +49,7 @@ from bfcviz.model.memory_kinds import KindRules, use_rules
 from bfcviz.model.model import Model
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import parse_bytes
+from bfcviz.unwatched import unwatched
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,15 +57,7 @@ if TYPE_CHECKING:
     from bfcviz.figures import Picture
 
 
-@contextmanager
-def _unrecorded_while_explaining() -> Iterator[None]:
-    """Keep the arrays of these functions out of the heap that they may look at, where NumPy is served."""
-    serve = sys.modules.get("bfcviz.live.numpy")
-    with nullcontext() if serve is None else serve.unserved():
-        yield
-
-
-@_unrecorded_while_explaining()
+@unwatched()
 def explain(source: Any, event: int | None = None) -> str:
     """Explain in a sentence what one event did, or why a request failed.
 
@@ -83,7 +76,7 @@ def explain(source: Any, event: int | None = None) -> str:
     return event_text.explain_event(trace, len(trace) - 1 if event is None else event)
 
 
-@_unrecorded_while_explaining()
+@unwatched()
 def why(  # noqa: PLR0913  an event, or a question about a moment
     source: Any,
     event: int | None = None,
@@ -154,14 +147,19 @@ def growths_lead(trace: Trace, found: Growths) -> tuple[str, ...]:
 
 
 def lead_without_failure(trace: Trace, found: Growths) -> tuple[str, ...]:
-    """What `why` says where no request failed: `growths_lead`, and what grows with every step until it fails."""
-    grown = leak_search.growth_until(Model(trace, found.pool), len(trace))
+    """What `why` says where no request failed: what grows with every step, until when, and `growths_lead`."""
+    model, last = Model(trace, found.pool), len(trace)
+    grown = leak_search.growth_until(model, last)
+    lead = growths_lead(trace, found)
     if grown is None:
-        return growths_lead(trace, found)
-    return (*growths_lead(trace, found), f"  {growing_sentence(grown)}")
+        return lead
+    sentence = growing_sentence(trace, grown, limit_forecast(model, grown, last))
+    if found.worst is None:  # the pool did not grow in vain: what leaks comes first
+        return (f"{found.pool_name}: {sentence}", *lead)
+    return (*lead, f"  {sentence}")
 
 
-@_unrecorded_while_explaining()
+@unwatched()
 def growths(source: Any, pool: int = 0) -> Growths:
     """Each time a pool of any source grew while enough was free: what was requested, and what was in the way.
 
@@ -188,7 +186,7 @@ def stated_answer_of(source: Any) -> StatedAnswer | None:
     return None if found is None else StatedAnswer.of(*found)
 
 
-@_unrecorded_while_explaining()
+@unwatched()
 def account(source: Any = None, step: int | None = None, *, pool: int = 0) -> Account:
     """Where the memory of a device went, now or by any source: other processes, this one outside its pools, each pool.
 
@@ -223,7 +221,7 @@ def account(source: Any = None, step: int | None = None, *, pool: int = 0) -> Ac
     return Account((account_at(trace_from(source), step, pool),))
 
 
-@_unrecorded_while_explaining()
+@unwatched()
 def open_all(
     *sources: str | os.PathLike[str],
     by: str = "op",
@@ -280,7 +278,7 @@ def _with_step(ranks: RankSet, step: int | str | None) -> RankSet:
     return ranks
 
 
-@_unrecorded_while_explaining()
+@unwatched()
 def open_several(
     sources: Sequence[str | os.PathLike[str]],
     *,
@@ -313,7 +311,7 @@ def open_several(
 _FILES_AT_ONCE: Final = 2
 
 
-@_unrecorded_while_explaining()
+@unwatched()
 def _rank_of_opened_file(
     place: RankPlace, told: StatedFailures | None = None, *, by: str, step: int | str | None
 ) -> Rank:
@@ -341,7 +339,7 @@ def _rank_of_opened_file(
     return found
 
 
-@_unrecorded_while_explaining()
+@unwatched()
 def peak(source: Any, pool: int = 0) -> int:
     """The first step of any source with the most bytes in use; a step is the state after that many events.
 
@@ -352,7 +350,7 @@ def peak(source: Any, pool: int = 0) -> int:
     return find_steps.peak(trace_from(source), pool)
 
 
-@_unrecorded_while_explaining()
+@unwatched()
 def worst_fragmentation(source: Any, pool: int = 0) -> int:
     """The first step of any source with the highest external fragmentation (1 - largest_free_chunk / free_bytes).
 
@@ -363,7 +361,7 @@ def worst_fragmentation(source: Any, pool: int = 0) -> int:
     return find_steps.worst_fragmentation(trace_from(source), pool)
 
 
-@_unrecorded_while_explaining()
+@unwatched()
 def holders(
     source: Any,
     step: int | str | None = None,
@@ -423,7 +421,7 @@ def _step_of_source(trace: Trace, step: int | str | None, pool: int) -> int | No
     return NAMED_STEPS[step](trace, pool)
 
 
-@_unrecorded_while_explaining()
+@unwatched()
 def leaks(  # noqa: PLR0913  the range, and what is compared
     source: Any,
     start: int | None = None,
@@ -459,7 +457,7 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
     return found.drawn_by(partial(draw, "region_map", trace, found.until, pool=pool, since=found.start))
 
 
-@_unrecorded_while_explaining()
+@unwatched()
 def what_grew(
     source: Any,
     first: int | str | None = None,
@@ -495,7 +493,7 @@ def what_grew(
     return found.drawn_by(partial(draw, "region_map", trace, end, pool=pool, since=begin))
 
 
-@_unrecorded_while_explaining()
+@unwatched()
 def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
     a: Any,
     b: Any,
@@ -541,7 +539,7 @@ def _draw_compared_recordings(found: RecordingComparison, theme: Any = "light") 
     return recordings_compared(found, theme)
 
 
-@_unrecorded_while_explaining()
+@unwatched()
 def draw(
     name: Any, source: Any = None, step: int | str | None = None, *, pool: int | None = None, **look: Any
 ) -> "Picture":
@@ -575,6 +573,7 @@ def draw(
     return figures.draw(name, trace, _step_of_source(trace, step, pool), pool=pool, **look)
 
 
+@unwatched()
 def export(figure: Any, path: str | os.PathLike[str], **options: Any) -> Path:
     """Write a figure, or the events of a trace, to a file in the format of its suffix; return the path.
 
@@ -612,7 +611,7 @@ def export(figure: Any, path: str | os.PathLike[str], **options: Any) -> Path:
     return Path(path)
 
 
-@_unrecorded_while_explaining()
+@unwatched()
 def sql(source: Any, query: str, step: int | str | None = None, by: str = "op") -> "pa.Table":
     """The answer to a question in SQL: a table of Arrow, with `to_pandas` and `to_pylist`.
 

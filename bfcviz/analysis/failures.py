@@ -14,12 +14,12 @@ from bfcviz.analysis.diagnosis import (
     undecided_diagnosis,
 )
 from bfcviz.analysis.diagnosis_advice import others_hold_it
+from bfcviz.analysis.growth_forecast import Forecast
 from bfcviz.analysis.heap_settings import Family
-from bfcviz.analysis.leaks import Growth, growing_text, growth_until
+from bfcviz.analysis.leaks import Growth, growing_name, growing_text, growth_until
 from bfcviz.analysis.message_advice import AdviceWord
 from bfcviz.analysis.message_verdict import StatedCause
 from bfcviz.analysis.pinned_runs import Pin, Run, runs_with_pins
-from bfcviz.analysis.short_names import cut
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import RecordedFailure
 from bfcviz.events.schema import Kind
@@ -131,9 +131,10 @@ def judged_diagnosis(
     return replace(found, advice=tuple(advice_for(found, model.trace, tries=tries, searches=searches)))
 
 
-def growing_sentence(found: Growth) -> str:
-    """Where no request failed: which holder grows with every step of the program, and by how much."""
-    return f"{cut(found.names[0])} grows: {growing_text(found)}."
+def growing_sentence(trace: Trace, found: Growth, forecast: Forecast | None) -> str:
+    """Where no request failed: which holder grows with every step of the program, by how much, and until when."""
+    until = "" if forecast is None else f" If that goes on, {forecast.clause}."
+    return f"{growing_name(trace, found)} grows: {growing_text(found)}.{until}"
 
 
 # ------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.analysis.short_names import cut
 from bfcviz.answers import AnswerTable, TableAnswer
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import holds_only_states
@@ -106,8 +107,13 @@ class Growth:
         return self.intervals * self.steps.every
 
     @property
-    def _all_steps(self) -> int:
-        """The same with the steps between marks that did less or more."""
+    def bytes_a_step(self) -> float:
+        """What all holders that leak gain a step, on average of all steps; 0 if nothing was compared."""
+        return self.grown_bytes / self.all_steps if self.all_steps else 0.0
+
+    @property
+    def all_steps(self) -> int:
+        """The steps from the first compared end to the last one, with those between marks that did less or more."""
         if self.steps.allocation or not self.intervals:
             return self.equal_steps
         return int(self.steps.numbers[-1] - self.steps.numbers[0])
@@ -115,7 +121,7 @@ class Growth:
     def a_step(self, row: int) -> tuple[float, float]:
         """Chunks and bytes that a holder leaks each equal step if that is always the same; else on average of all."""
         chunks, size = int(self.rows["chunks"][row]), int(self.rows["bytes"][row])
-        equal, every = self.equal_steps, self._all_steps
+        equal, every = self.equal_steps, self.all_steps
         alike = equal >= _MOSTLY * every and chunks % equal == 0 and self.is_even(row)
         steps = equal if alike else every
         return chunks / steps, size / steps
@@ -558,6 +564,13 @@ def _compared_steps_text(found: Growth) -> str:
     if steps.allocation:
         cut = f"from each allocation of {steps.allocation!r} to the next"
     return f"{', '.join(parts)} ({cut})"
+
+
+def growing_name(trace: Trace, found: Growth) -> str:
+    """The holder that leaks most, with the place in the code if its name is another: `train (train.py:15 step)`."""
+    name = found.names[0]
+    place = place_in_code(trace.labels[int(found.rows["label"][0])].details.get("stack", ""))
+    return cut(name) if place in ("", name) else f"{cut(name)} ({cut(place)})"
 
 
 def growing_text(found: Growth) -> str:

@@ -645,7 +645,7 @@ def _nothing_wrong_growths(found: Growths) -> str:
     if found.times:
         grew = f"it grew {counted(found.times, 'time')}, by {format_bytes(found.granted)}"
     known = "" if found.is_whole else " in the recorded history, which begins later than the pool"
-    sure = "as far as the file goes, " if found.cut else "nothing went wrong: "
+    sure = "as far as the file goes, " if found.cut else ""
     return f"{sure}the pool never grew while enough was free{known}; {grew}; {free} were free at the peak"
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from bfcviz.analysis.short_names import path_end, shortened_name
 from bfcviz.answers import AnswerTable, TableAnswer
 from bfcviz.errors import TraceError
-from bfcviz.events.marks import ALERT, phase_ends
+from bfcviz.events.marks import ALERT, numbered_names, phase_ends
 from bfcviz.events.origin import HISTORY_BEGINS
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, check_history
@@ -249,36 +249,46 @@ class Moments(NamedTuple):
     name: str
     first: int
     last: int
+    numbered: str = ""  # the name, of marks that count steps with their numbers
+
+    @property
+    def text(self) -> str:
+        """What to call the moments in a list, where many have the same name."""
+        return self.numbered or self.name
 
 
 def moments_of(trace: Trace, pool: int = 0) -> list[Moments]:
     """Moments to compare for what grew: each phase, and from each mark to the next of its name, in order."""
     found = _phase_moments(trace, pool)
-    before: dict[str, tuple[str, int]] = {}
-    for name, step in _mark_moments(trace, pool):
-        plain = plain_step_name(name)
+    before: dict[str, Moments] = {}
+    for mark in _mark_moments(trace, pool):
+        plain = plain_step_name(mark.name)
         if plain in before:
-            earlier, first = before[plain]
-            found.append(Moments(f"{earlier} → {name}", first, step))
-        before[plain] = name, step
+            earlier = before[plain]
+            name, numbered = f"{earlier.name} → {mark.name}", f"{earlier.text} → {mark.text}"
+            found.append(Moments(name, earlier.first, mark.last, numbered))
+        before[plain] = mark
     return sorted(found, key=lambda each: each.first)
 
 
-def _mark_moments(trace: Trace, pool: int) -> list[tuple[str, int]]:
-    """For what grew, the name of each mark that neither begins nor ends a phase, and the step just after it."""
+def _mark_moments(trace: Trace, pool: int) -> list[Moments]:
+    """For what grew, each mark that neither begins nor ends a phase; both steps are the one just after it."""
     marks = events_of(trace, [Kind.MARK], pool)
     ends = phase_ends(marks, trace.labels)
     found = []
-    for seq, label, end in zip(marks["seq"].tolist(), marks["label"].tolist(), ends, strict=True):
+    texts = numbered_names(trace.labels, marks)
+    for seq, label, end, text in zip(
+        marks["seq"].tolist(), marks["label"].tolist(), ends, texts, strict=True
+    ):
         name = trace.labels.name(label)
         if end is None and not name.startswith(ALERT):
-            found.append((name, seq + 1))
+            found.append(Moments(name, seq + 1, seq + 1, text))
     return found
 
 
 def first_moment(trace: Trace, pool: int = 0) -> int:
     """The step that growth counts from where none is chosen: the one at which the recorded history begins."""
-    begins = (step for name, step in _mark_moments(trace, pool) if name == HISTORY_BEGINS)
+    begins = (mark.first for mark in _mark_moments(trace, pool) if mark.name == HISTORY_BEGINS)
     return next(begins, trace.first)
 
 
@@ -312,7 +322,7 @@ def moments_between(
 def _moments_of_name(trace: Trace, pool: int, name: str) -> list[Moments]:
     """The phases and marks of this name, to find what grew; of a mark both steps are the same."""
     all_phases = _phase_moments(trace, pool)
-    marks = [Moments(each, step, step) for each, step in _mark_moments(trace, pool)]
+    marks = _mark_moments(trace, pool)
     found = sorted((each for each in [*all_phases, *marks] if each.name == name), key=lambda each: each.first)
     if not found:
         known = list(dict.fromkeys(each.name for each in [*all_phases, *marks]))

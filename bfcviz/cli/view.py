@@ -157,12 +157,13 @@ def prepare(file: str) -> "OpeningCard | None":
 def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
     """Make the page of `bfcviz view`: an Inspector of `file` at its first failed request, else at its state or peak.
 
-    Of several ranks the table of all, and the Inspector of the worst. `kinds` is a file of rules for kinds of memory.
+    Recordings that are still written are shown live, as by `bfcviz attach`. Of several ranks the table of all, and the
+    Inspector of the worst. `kinds` is a file of rules for kinds of memory.
 
     Raises:
         BfcvizError: the file cannot be read: it may have changed since it was checked.
     """
-    from bfcviz.dashboard import Inspector  # noqa: PLC0415  the server needs no widgets
+    from bfcviz.dashboard import Inspector, LiveDashboard  # noqa: PLC0415  the server needs no widgets
     from bfcviz.model.find_steps import opening  # noqa: PLC0415
     from bfcviz.model.memory_kinds import use_kinds  # noqa: PLC0415
 
@@ -170,12 +171,26 @@ def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
     if ranks is not None:
         from bfcviz.dashboard.trace_menus import RanksView  # noqa: PLC0415
 
+        if _some_are_written(file, ranks):
+            from bfcviz.watching.workers_dashboard import follow_workers  # noqa: PLC0415
+
+            return follow_workers(file, theme=theme)
         use_kinds(ranks.trace, kinds)
         return RanksView(ranks, theme=theme)
     trace = _trace_to_view(file)
     use_kinds(trace, kinds)
+    if trace.following:
+        return LiveDashboard(trace, theme=theme)
     pool, step = opening(trace)
     return Inspector(trace, step=step, pool=pool, theme=theme)
+
+
+def _some_are_written(file: str, ranks: "RankSet") -> bool:
+    """Whether `bfcviz view` shows a folder into which some processes still record."""
+    from bfcviz.events.origin import Status  # noqa: PLC0415  the server needs no traces
+    from bfcviz.events.storage.folder import has_several  # noqa: PLC0415
+
+    return has_several(Path(file)) and any(each.status == Status.RECORDING for each in ranks.ranks)
 
 
 def _ranks_to_view(file: str) -> "RankSet | None":

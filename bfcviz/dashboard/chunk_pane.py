@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from threading import RLock
 from typing import Any, Final
 
 import ipywidgets as widgets
@@ -56,6 +55,7 @@ from bfcviz.model.find_steps import last_event
 from bfcviz.model.grouping import HolderChoice, grouping_of, members
 from bfcviz.stack_frames import place_in_code, python_and_compiled, telling_lines
 from bfcviz.units import exact_bytes, format_bytes
+from bfcviz.unwatched import UnwatchedLock
 
 CHUNK_COLUMNS: Final = (
     Column("label", 0, "left", "the operation that allocated it"),
@@ -98,7 +98,7 @@ class ChunkList:
     """
 
     def __init__(self, trace: Trace, pool: int = 0) -> None:
-        self._lock = RLock()  # a kernel with subshells runs callbacks in threads
+        self._lock = UnwatchedLock()  # a kernel with subshells runs callbacks in threads
         self._chunks: NDArray[np.void] = np.zeros(0, CHUNK)
         self._trace, self._labels, self._step = trace, trace.labels, 0
         self._pool_text = _chunk_list_pool_text(trace, pool)

@@ -1,6 +1,5 @@
 """The list of events, filtered; it always says what it leaves out, and makes only rows that are near those in sight."""
 
-from threading import RLock
 from time import monotonic
 from typing import Any, Final
 
@@ -32,6 +31,7 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.view_options import PLAIN, Look, Selected
 from bfcviz.model.filters import EventFilter, matching
+from bfcviz.unwatched import UnwatchedLock
 
 EVENT_COLUMNS: Final = (
     Column("step", 9, "right", "number of events applied after this one"),
@@ -90,7 +90,7 @@ class EventList:
     """
 
     def __init__(self, trace: Trace, pool: int = 0) -> None:
-        self._lock = RLock()  # a kernel with subshells runs callbacks in threads
+        self._lock = UnwatchedLock()  # a kernel with subshells runs callbacks in threads
         self._trace, self._pool = trace, pool
         self._step, self._look = 0, PLAIN
         self._view, self._view_filter = RowsInView(), TableConditions()

@@ -1,5 +1,6 @@
 """Header: the verdict, the totals, and what led to the step shown."""
 
+import time
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -12,6 +13,8 @@ from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
 from bfcviz.analysis.event_text import explain_step, step_line
 from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.free_chunk_search import EventSearch, search_words
+from bfcviz.analysis.growth_forecast import Forecast, goes_on, limit_forecast
+from bfcviz.analysis.leaks import Growth, growing_name, growth_until
 from bfcviz.analysis.missing_numbers import missing_of_chunks
 from bfcviz.analysis.peak_headline import peak_headline
 from bfcviz.analysis.pool_growths import growth_explanation, growths
@@ -25,7 +28,7 @@ from bfcviz.figures.theme import following
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.find_steps import failed_steps, peak
-from bfcviz.units import counted, format_bytes
+from bfcviz.units import counted, format_bytes, signed_bytes
 
 # ------------------------------------------------------------------------------
 # The style of the header: JupyterLab's colours for text, the themes' colours for sizes; light and dark.
@@ -206,6 +209,12 @@ class Headline:
     count: int = 0
 
 
+_GROWTH_SHARE: Final = 0.02
+"""Share of the time that may go into the search for what grows in a heap at work."""
+
+_GROWTH_PERIOD_S: Final = 2.0
+"""Least seconds between two such searches."""
+
 _MOST_EXPLAINED: Final = 5_000_000
 """Events of a trace whose growth a click explains: that takes some 2 s, in which nothing else is answered."""
 
@@ -220,6 +229,8 @@ class HeadlineFinder:
         self._found: dict[int, Diagnosis] = {}
         self._peak: tuple[int, Headline] | None = None
         self._why: tuple[int, str] | None = None
+        self._growing, self._growth_due = "", 0.0
+        self.has_ended = False  # a ring is followed as long as arrays live in its heap
         self._bare = {each.event for each in recorded_failures(trace.origin.details) if not each.has_heap}
 
     def find(self, model: Model) -> Headline:
@@ -227,13 +238,33 @@ class HeadlineFinder:
         self._read_new()
         if self._failed:
             return self._failure(model)
-        if self.trace.following:
+        if self.is_at_work:
+            if growing := self._growing_now(model):
+                return Headline(growing)
             most = format_bytes(model.stats().peak_bytes_in_use)
             return Headline(f"No request failed so far; peak {most} in use")
         if self._peak is None or self._peak[0] != len(self.trace):
             with model.visiting(peak(self.trace, self.pool)) as there:
                 self._peak = (len(self.trace), Headline(peak_headline(there), there.step))
         return self._peak[1]
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether more events may come, so that the headline says what is known so far."""
+        return self.trace.following and not self.has_ended
+
+    def _growing_now(self, model: Model) -> str:
+        """For the headline of a heap at work: what grows with every step of its program, and until when; or nothing."""
+        if time.monotonic() >= self._growth_due:
+            began, last = time.monotonic(), len(self.trace)
+            found = growth_until(model, last, still_held=True)
+            self._growing = ""
+            # A list that is filled is no step of a program.
+            if found is not None and not found.steps.is_single and goes_on(found):
+                self._growing = _growing_clause(self.trace, found, limit_forecast(model, found, last))
+            ended = time.monotonic()
+            self._growth_due = ended + max(_GROWTH_PERIOD_S, (ended - began) / _GROWTH_SHARE)
+        return self._growing
 
     def why(self) -> str:
         """The headline's reason why the pool grew; empty with a failure, or for a trace that is not whole or too long.
@@ -250,7 +281,7 @@ class HeadlineFinder:
     def explains_growth(self) -> bool:
         """Whether the header can say why the pool grew."""
         self._read_new()
-        return not self._failed and not self.trace.following and len(self.trace) <= _MOST_EXPLAINED
+        return not self._failed and not self.is_at_work and len(self.trace) <= _MOST_EXPLAINED
 
     def _failure(self, model: Model) -> Headline:
         step = self._nearest(model.step)
@@ -276,6 +307,12 @@ class HeadlineFinder:
         kept = [step for step in self._failed if first < step <= start]
         self._failed = kept + failed_steps(self.trace, self.pool, start, stop)
         self._read = stop
+
+
+def _growing_clause(trace: Trace, found: Growth, forecast: Forecast | None) -> str:
+    until = "" if forecast is None else f". If that goes on, {forecast.clause}"
+    grow = f"and {found.growing - 1:,} more grow" if found.growing > 1 else "grows"
+    return f"{growing_name(trace, found)} {grow}, {signed_bytes(found.bytes_a_step)} a step{until}"
 
 
 # ------------------------------------------------------------------------------
@@ -351,10 +388,10 @@ class Header:
         self._is_open = False
         self._error = ""
 
-    def show(self, model: Model, look: Look, search: EventSearch | None) -> None:
-        """Show the model's step in the header."""
+    def show(self, model: Model, look: Look, search: EventSearch | None, *, has_ended: bool = False) -> None:
+        """Show the model's step in the header; `has_ended`: no more events come, whatever the trace says."""
         self._show_notice(*notice(model.trace.origin, self._missing_of(model)))
-        headline = self._headline_of(model)
+        headline = self._headline_of(model, has_ended=has_ended)
         explains = self._finder is not None and self._finder.explains_growth
         self.headline.value = _header_headline_html(headline, model.step, _WHY_LINK if explains else "")
         failed = headline.failed if headline.step == model.step else None
@@ -398,10 +435,11 @@ class Header:
         self._is_open = not self._is_open
         self._show_step_line()
 
-    def _headline_of(self, model: Model) -> Headline:
+    def _headline_of(self, model: Model, *, has_ended: bool) -> Headline:
         finder = self._finder
         if finder is None or finder.trace is not model.trace or finder.pool != model.pool:
             self._finder = finder = HeadlineFinder(model.trace, model.pool)
+        finder.has_ended = has_ended
         return finder.find(model)
 
     def _missing_of(self, model: Model) -> str:

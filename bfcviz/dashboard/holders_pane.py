@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape, unescape
 from itertools import pairwise
-from threading import RLock
 from typing import Any, Final, NamedTuple
 
 import ipywidgets as widgets
@@ -31,6 +30,7 @@ from bfcviz.model.holders import (
     HolderMarkPair,
 )
 from bfcviz.units import counted, exact_bytes, format_bytes, signed_bytes
+from bfcviz.unwatched import UnwatchedLock
 
 # ------------------------------------------------------------------------------
 # The icicle of the side pane: each holder a rectangle as wide as its bytes, below the one around it.
@@ -402,7 +402,7 @@ class HoldersPane:
     """
 
     def __init__(self, compare: Callable[[int, int], object] = lambda _first, _last: None) -> None:
-        self._lock = RLock()  # a kernel with subshells runs callbacks in threads
+        self._lock = UnwatchedLock()  # a kernel with subshells runs callbacks in threads
         self._counts: HolderCounts | None = None
         self._found: HolderCount | None = None
         self._source: tuple[Model, Colouring] | None = None  # of the last `show`
@@ -529,10 +529,10 @@ class HoldersPane:
         if shown and self._moments_of != (model.trace, model.pool, len(model.trace)):
             self._moments_of = model.trace, model.pool, len(model.trace)
             found = moments_of(model.trace, model.pool)
-            left = f" (the first {_MOST_MOMENTS} of {len(found):,})" if len(found) > _MOST_MOMENTS else ""
+            left = f" (the last {_MOST_MOMENTS} of {len(found):,})" if len(found) > _MOST_MOMENTS else ""
             self.moments.options = [
                 (f"compare two marks, or the ends of a phase{left}", ()),
-                *((_pane_moments_text(each), (each.first, each.last)) for each in found[:_MOST_MOMENTS]),
+                *((_pane_moments_text(each), (each.first, each.last)) for each in found[-_MOST_MOMENTS:]),
             ]
             self.moments.index = 0
         self.moments.layout.display = None if shown and len(self.moments.options) > 1 else "none"
@@ -678,7 +678,7 @@ class HoldersPane:
 
 def _pane_moments_text(moments: Moments) -> str:
     """A line of the menu of moments in the pane of holders."""
-    name = unescape(harmless(moments.name, _LONGEST_MOMENT))
+    name = unescape(harmless(moments.text, _LONGEST_MOMENT))
     return f"{name} (steps {moments.first:,} to {moments.last:,})"
 
 

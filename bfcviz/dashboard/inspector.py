@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from html import escape
-from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import ipywidgets as widgets
@@ -49,6 +48,7 @@ from bfcviz.figures.view_options import PLAIN, Look, Selected, unmarked, with_st
 from bfcviz.model.find_steps import busy_window, events_of, opening, step_of_pool
 from bfcviz.model.grouping import HolderChoice
 from bfcviz.model.trace_index import index_of
+from bfcviz.unwatched import UnwatchedLock, unwatched
 
 if TYPE_CHECKING:
     from bfcviz.dashboard.scrubbing import Scrubbing
@@ -111,7 +111,7 @@ class InspectorTraits(widgets.VBox):  # type: ignore[misc]
     _trace: Trace
 
     def __init__(self, trace: Trace, **traits: Any) -> None:
-        self.lock = RLock()  # a kernel with subshells runs callbacks in threads
+        self.lock = UnwatchedLock()  # a kernel with subshells runs callbacks in threads
         self._closed, self._depth, self._changed = False, 0, False
         self._trace, self._last = trace, len(trace)
         super().__init__(**{"_view_count": 0, **traits})
@@ -448,6 +448,7 @@ class Inspector(InspectorTraits):
         TraitError: there is no such step or pool.
     """
 
+    @unwatched()
     def __init__(
         self,
         trace: Trace | str | os.PathLike[str],
@@ -461,6 +462,7 @@ class Inspector(InspectorTraits):
         trace = _trace_to_inspect(trace)
         self._user_widgets = [each for each in traits.values() if isinstance(each, widgets.Widget)]
         self._auto_move = self._ended = False
+        self._is_fed = follow  # new events come: by a LiveDashboard, or by another caller of `trace_grew`
         self._held = False  # a key is held: of the figure only the map follows
         self.moments: tuple[int, int] | None = None
         self.scrubbing: Scrubbing | None = None
@@ -567,7 +569,7 @@ class Inspector(InspectorTraits):
         self._show_toolbar()
         self.fit.show(model, self.look)
         self.cursor.show(model, self.look)
-        self.header.show(model, self.look, self.panel_data.search())
+        self.header.show(model, self.look, self.panel_data.search(), has_ended=self._ended)
         if self._map_image is None and not self._held:  # else rows change too often to be read or clicked
             at_step = self.step if self.panel_data.moving else None
             self.holders.show(model, self.look, self.panel_data.colours(self.look), at_step)
@@ -592,11 +594,12 @@ class Inspector(InspectorTraits):
     def _show_toolbar(self) -> None:
         first, toolbar = self._trace.first, self.toolbar
         toolbar.show_range(first, self._last, self.step)
-        toolbar.show_following(self.follow, growing=self._trace.following and not self._ended)
+        growing = self._is_fed and self._trace.following and not self._ended
+        toolbar.show_following(self.follow, growing=growing)
         toolbar.show_wanted(self.wanted)
         toolbar.show_width(self.width)
         failed = self._last_failed_step()
-        toolbar.show_failures(some=self._trace.following or failed > 0)
+        toolbar.show_failures(some=failed > 0 or (self._trace.following and not self._ended))
         toolbar.search.value = self.look.search or ""
         toolbar.show_hits(search_hits_text(self.panel_data.model, self.look.search))
         ahead, behind = self.step < self._last, self.step > first
@@ -695,6 +698,7 @@ class Inspector(InspectorTraits):
             moving: more events will come soon: skip what is drawn only for an idle heap; `draw_moving_map` may follow.
         """
         with self._drawing():
+            self._is_fed = True
             self.panel_data.moving = moving and self.follow
             self._changed = True
             self._take_new_events()
@@ -811,7 +815,7 @@ class Inspector(InspectorTraits):
         elif name == "play":
             self._toggle_play()
         elif name == "follow":
-            self.follow = not self.follow
+            self.follow = self._is_fed and not self.follow
         elif name == "everything":
             self.views = "active_memory" if self.views == EVERYTHING else EVERYTHING
         else:

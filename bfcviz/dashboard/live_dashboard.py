@@ -26,6 +26,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.live.device_account import account_now
 from bfcviz.model.trace_from_source import source_name, trace_of
 from bfcviz.periodic import Periodic
+from bfcviz.unwatched import unwatched
 
 # ------------------------------------------------------------------------------
 # RingReader: reads events from the rings of heaps in this process, more often than frames are drawn.
@@ -194,6 +195,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         menu, pause_button: the menu of heaps, and the button that pauses.
     """
 
+    @unwatched()
     def __init__(
         self,
         source: Any,
@@ -266,9 +268,14 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
 
     def start(self) -> None:
         """Start to draw the live heap in a thread, beside the workload."""
-        self._ring_reader.start()
-        self._device_reader.start()
-        self.renderer.start()
+        self._start_readers()
+        with unwatched():
+            self.renderer.start()
+
+    def _start_readers(self) -> None:
+        with unwatched():
+            self._ring_reader.start()
+            self._device_reader.start()
 
     def stop(self) -> None:
         """Stop drawing and reading the live heap until `start`, and show its state; one with a ring may lose events."""
@@ -353,12 +360,11 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         result. If the workload raises, the dashboard also shows the error.
         """
         self.renderer.stop()
-        self._ring_reader.start()
-        self._device_reader.start()
+        self._start_readers()
         try:
             self.renderer.start_task()
         except BfcvizError:  # a script: no event loop
-            self.renderer.start()
+            self.start()
         self._workload = Workload(function, arguments, self._workload_ended)
         if self._workload.done:  # before it was known here
             self._workload_ended()

@@ -4,8 +4,9 @@ The value is a whole number in the event's `size`; or a float64, whose bits it h
 A program measures something with a mark, such as a loss or the length of a queue, or it counts its steps.
 """
 
+import re
 import struct
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from operator import index
@@ -103,6 +104,24 @@ def value_text(value: float) -> str:
     if isinstance(value, int):
         return f"{value:,}" if value else ""
     return f"{value:.6g}"
+
+
+def numbered_names(labels: Labels, marks: Events) -> list[str]:
+    """The name of each mark; with its value, as in `step 3`, where those of a name without a number count steps."""
+    values = defaultdict[str, set[int]](set)
+    measured = set(float_labels(labels, marks["label"]))
+    for label, size in zip(marks["label"].tolist(), marks["size"].tolist(), strict=True):
+        if label not in measured:
+            values[labels.name(label)].add(size)
+    counting = {name for name, found in values.items() if len(found) > 1 and _may_count(name)}
+    return [
+        f"{name} {size:,}" if (name := labels.name(label)) in counting else name
+        for label, size in zip(marks["label"].tolist(), marks["size"].tolist(), strict=True)
+    ]
+
+
+def _may_count(name: str) -> bool:
+    return any(word in name.casefold() for word in STEP_WORDS) and not re.search(r"\d", name)
 
 
 # ------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from bfcviz.analysis.diagnosis import (
     without_failure,
 )
 from bfcviz.analysis.failures import diagnose, diagnosis_json, growing_sentence
+from bfcviz.analysis.growth_forecast import Forecast, limit_forecast
 from bfcviz.analysis.leaks import Growth, growth_until
 from bfcviz.analysis.missing_numbers import missing_of_chunks
 from bfcviz.analysis.pinned_runs import Pin, largest_first
@@ -85,6 +86,7 @@ class HeapReport:
     times: tuple[float, float]  # seconds of the first and the last event, since the first event of the trace
     holders: Sequence[Holders]  # who held the memory at the step shown, by each grouping that tells something
     growing: Growth | None = None  # of a whole trace without a failure
+    forecast: Forecast | None = None  # when that reaches the limit
     saving: str = ""  # what a setting would save of `grown`, as a sentence; empty: nothing, or not known
 
     @property
@@ -152,6 +154,7 @@ def report_of(
     has_history = not holds_only_states(trace.origin.details)
     is_searched = not failed and (first, last) == (trace.first, len(trace))
     series = timeline(trace, chosen, first, last, POINTS) if has_history else np.zeros(0, TIMELINE)
+    growing = growth_until(model, last) if is_searched else None
     return HeapReport(
         origin=trace.origin,
         length=len(trace),
@@ -167,7 +170,8 @@ def report_of(
         series=series,
         times=_reported_times(trace, (first, last)),
         holders=_telling_holders([holders(model, by) for by in _GROUPINGS]),
-        growing=growth_until(model, last) if is_searched else None,
+        growing=growing,
+        forecast=None if growing is None else limit_forecast(model, growing, last),
     )
 
 
@@ -380,7 +384,9 @@ def paragraphs(report: HeapReport) -> list[str]:
     first = [summary(report), explanation(report)]
     if report.worst_growth is not None:
         first.reverse()
-    grows = "" if report.growing is None else growing_sentence(report.growing)
+    grows = ""
+    if report.growing is not None:
+        grows = growing_sentence(report.model.trace, report.growing, report.forecast)
     return [text for text in (*first, grows, holder_line(report)) if text]
 
 

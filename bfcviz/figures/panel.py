@@ -19,6 +19,7 @@ from bfcviz.figures.plotly_script import RENDERERS, import_renderers
 from bfcviz.figures.text import axis_unit, plain_text
 from bfcviz.figures.theme import Paint, Theme, template, translucent
 from bfcviz.figures.view_options import FADE
+from bfcviz.unwatched import unwatched
 
 Floats = NDArray[np.float64]
 
@@ -180,11 +181,13 @@ class Picture(go.Figure):  # type: ignore[misc]
         """The numbers that a figure of panels draws, one row per chunk, bin or point."""
         return self._table
 
+    @unwatched()
     def show(self, *args: Any, **kwargs: Any) -> None:
         """Show a figure of panels as plotly does, with `CONFIG`."""
         import_renderers()
         super().show(*args, **{**kwargs, "config": CONFIG | kwargs.get("config", {})})
 
+    @unwatched()
     def _ipython_display_(self) -> None:
         """Display the figure, and beside it the same without a script: for what shows a saved notebook."""
         import_renderers()

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from bfcviz.events.marks import numbered_names
 from bfcviz.figures import timeline_parts
 from bfcviz.figures.panel import LINES, Panel
 from bfcviz.figures.text import axis_unit, harmless
@@ -108,11 +109,10 @@ def _strip_mark_names(history: History, top: float, theme: Theme) -> dict[str, A
     across = positions_of(history, events)
     left, right = history.step_axis.range(None)
     names, end = [], left
-    numbers, places = events["label"].tolist(), across.tolist()
-    for at, (number, place) in enumerate(zip(numbers, places, strict=True)):
-        name = history.trace.labels.name(number)
+    places, texts = across.tolist(), numbered_names(history.trace.labels, events)
+    for at, (place, name) in enumerate(zip(places, texts, strict=True)):
         last = place + _LETTER * (len(name) + 2) * (right - left)
-        same_follows = numbers[at + 1 : at + 2] == [number]
+        same_follows = texts[at + 1 : at + 2] == [name]
         is_shown = end <= place and last <= (places[at + 1] if same_follows else right)
         names.append(harmless(name) if is_shown else "")
         end = last if is_shown else end

@@ -16,6 +16,7 @@ from bfcviz.importers.file_format import Format, detect_format
 from bfcviz.importers.import_cache import imported
 from bfcviz.importers.remote_file import is_url, local_copy
 from bfcviz.units import counted, listed
+from bfcviz.unwatched import unwatched
 
 
 def open_trace(path: str | os.PathLike[str]) -> Trace:
@@ -44,6 +45,7 @@ class OneOfSeveral(UserWarning):
     """A folder with the recordings of several processes was opened, and the result is of one of them."""
 
 
+@unwatched()
 def open_source(path: str | os.PathLike[str]) -> Trace:
     """As `open_trace`, for a path that a caller in Python gave: warns where the trace is one of several."""
     trace = open_trace(path)

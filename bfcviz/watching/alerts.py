@@ -6,8 +6,10 @@ and the MARK in the trace, come up to 0.1 s after the step that they name.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -50,7 +52,8 @@ class Alert(Threshold):
 
     An alert goes off once. It goes off again only after the number stayed on the good side for about a second, so a
     number that rises and falls with each training step sets it off once. A number that starts past the threshold, as
-    in an empty heap, must reach the good side first.
+    in an empty heap, must reach the good side first. Growth per step goes off again after ten such steps below the
+    threshold, so a leak in every step sets it off once.
 
     Attributes:
         measure: one of `MEASURES`. `free_bytes` includes the bytes that the limit leaves for new regions;
@@ -115,6 +118,9 @@ PERIOD_S: Final = 0.1
 GOOD_CHECKS: Final = 10
 """Checks in a row on the good side of the threshold before an alert may go off again: about a second."""
 
+GOOD_MARKS: Final = 10
+"""Marks of one kind in a row without growth past the threshold before an alert for growth may go off again."""
+
 _STOP_TIMEOUT_S: Final = 5.0  # how long `stop` waits for a check that is running
 _PARTS: Final = 16  # the new events are measured in this many parts, each with its minimum and maximum
 _OTHER_END: Final = {"min": "max", "max": "min", "last": "last"}
@@ -130,6 +136,32 @@ class _AlertState(Hysteresis):
     def __init__(self, *, is_past: bool) -> None:
         super().__init__(GOOD_CHECKS, is_past=is_past)
         self.is_past = is_past  # at the end of the last check
+
+
+class _Growth(NamedTuple):
+    """The growth of the bytes in use from one mark to the next of its kind."""
+
+    num_bytes: int
+    step: int  # of the second mark
+    kind: str  # the name of both marks, with # for each number
+    words: str  # the two marks as text
+
+
+class _GrowthState(defaultdict[str, Hysteresis]):
+    """The state of one alert for growth: kind of marks -> whether its growth may set the alert off."""
+
+    def __init__(self) -> None:
+        super().__init__(partial(Hysteresis, GOOD_MARKS))
+
+    def take(self, alert: Alert, growths: Sequence[_Growth]) -> _Growth | None:
+        """Add growths; returns the one that sets the alert off, the largest: its kind is quiet from then on."""
+        armed = [each for each in growths if alert.is_past(each.num_bytes) and self[each.kind].armed]
+        worst = max(armed, default=None)
+        for each in growths:
+            state = self[each.kind]
+            is_quiet = not state.armed or (worst is not None and each.kind == worst.kind)
+            state.take(is_past=is_quiet and alert.is_past(each.num_bytes))
+        return worst
 
 
 class AlertMonitor:
@@ -150,6 +182,7 @@ class AlertMonitor:
         at_start = [alert.is_past(self._value(alert, empty, "last")) for alert in alerts]
         self._states = [_AlertState(is_past=is_past) for is_past in at_start]
         self._at_marks: dict[str, tuple[str, int]] = {}
+        self._growing = [_GrowthState() for _ in alerts]
 
     def check(self) -> list[Alarm]:
         """The alerts that went off in the events since the last check; at most one alarm for each alert."""
@@ -157,9 +190,9 @@ class AlertMonitor:
         rows, names = self._measured()
         growths = self._growths(rows, names)
         found = []
-        for alert, state in zip(self._alerts, self._states, strict=True):
+        for alert, state, growing in zip(self._alerts, self._states, self._growing, strict=True):
             if alert.measure == GROWTH:
-                alarm = self._check_growth(alert, growths)
+                alarm = self._check_growth(alert, growing, growths)
             else:
                 alarm = self._check_value(alert, state, rows)
             if alarm is not None:
@@ -204,8 +237,8 @@ class AlertMonitor:
         room = max(limit - pool, 0)
         return value + room if alert.measure == "free_bytes" else max(value, room)
 
-    def _growths(self, rows: Any, names: dict[int, str]) -> list[tuple[int, int, str]]:
-        """For alerts: the growth from each mark to the next of its kind: bytes, step, and the two marks as text."""
+    def _growths(self, rows: Any, names: dict[int, str]) -> list[_Growth]:
+        """For alerts: the growth from each mark to the next of its kind."""
         found = []
         for row in rows:
             name = names.get(int(row["step"]))
@@ -214,16 +247,17 @@ class AlertMonitor:
             kind, in_use = re.sub(r"\d+", "#", name), int(row["bytes_in_use_last"])
             if kind in self._at_marks:
                 before, then = self._at_marks[kind]
-                found.append((in_use - then, int(row["step"]), f"from '{before}' to '{name}'"))
+                words = f"from '{before}' to '{name}'"
+                found.append(_Growth(in_use - then, int(row["step"]), kind, words))
             self._at_marks[kind] = name, in_use
         return found
 
-    def _check_growth(self, alert: Alert, growths: list[tuple[int, int, str]]) -> Alarm | None:
-        grown, step, words = max(growths, default=(0, 0, ""))
-        if not words or not alert.is_past(grown):
+    def _check_growth(self, alert: Alert, state: _GrowthState, growths: list[_Growth]) -> Alarm | None:
+        found = state.take(alert, growths)
+        if found is None:
             return None
-        text = f"bytes in use grew by {alert.told(grown)} {words}, {alert.bound}"
-        return Alarm(alert, self._name, step, float(grown), text)
+        text = f"bytes in use grew by {alert.told(found.num_bytes)} {found.words}, {alert.bound}"
+        return Alarm(alert, self._name, found.step, float(found.num_bytes), text)
 
     @property
     def _name(self) -> str:

@@ -1,20 +1,16 @@
 """WatchDashboard: a live dashboard that also shows how the frameworks are watched, and the alerts that went off."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import ipywidgets as widgets
 
 from bfcviz.dashboard import LiveDashboard
 from bfcviz.dashboard.live_dashboard import RingReader
-from bfcviz.dashboard.render_loop import Workload
 from bfcviz.dashboard.toolbar import numbered
 from bfcviz.events.trace import Trace
-from bfcviz.live.numpy import unserved
 from bfcviz.model.trace_from_source import source_name
-
-T = TypeVar("T")
 
 _MAX_NOTICES: Final = 5  # the dashboard shows the newest notices, at most this many
 
@@ -45,27 +41,6 @@ class WatchDashboard(LiveDashboard):
         super().__init__(list(traces), **options)
         self.bar.children = (*self.bar.children, self.says_line, self.notice_box)
 
-    # NumPy may be served in the thread that starts or refreshes it; its own arrays do not belong to the workload.
-
-    def start(self) -> None:
-        """Draw the dashboard of the watch in a thread of its own."""
-        with unserved():
-            super().start()
-
-    def run(self, function: Callable[..., T], *arguments: Any) -> Workload[T]:
-        """Run a workload in a new thread, which is watched as this thread is; see LiveDashboard."""
-        with unserved():
-            self._ring_reader.start()
-        return super().run(function, *arguments)
-
-    def _show(self, *, now: bool) -> bool:
-        with unserved():
-            return super()._show(now=now)
-
-    def _complete_frame(self) -> None:
-        with unserved():
-            super()._complete_frame()
-
     def end(self, says: str, error: BaseException | None = None) -> None:
         """Show the last state of the watch, and how the watch has ended; `error`: what ended it."""
         if self.closed:
@@ -87,8 +62,7 @@ class WatchDashboard(LiveDashboard):
             self._ring_reader.stop()
             self._ring_reader = RingReader(self.traces)
             if running:
-                self._ring_reader.start()
-                self._device_reader.start()
+                self._start_readers()
             names = [source_name(each, each) for each in self.traces]
             with self.menu.hold_trait_notifications():  # setting the options selects the first
                 chosen, self.menu.options = self.menu.value, numbered(names)

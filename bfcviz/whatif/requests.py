@@ -24,6 +24,7 @@ from bfcviz.model.lifetimes import born_of
 from bfcviz.model.model import model_chunks_in_use
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import format_bytes
+from bfcviz.unwatched import unwatched
 
 REGION_ROW: Final = np.dtype(
     [
@@ -414,6 +415,7 @@ def _count_failed_in_trace(failed: NDArray[np.bool_]) -> int:
     return int(np.count_nonzero(failed)) // 2
 
 
+@unwatched()
 def stream_of(source: Any, pool: int | str | None = None, *, with_failed: bool = True) -> RequestStream:
     """The requests of one heap of a source; those of a RequestStream itself.
 

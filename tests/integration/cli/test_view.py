@@ -16,6 +16,7 @@ from urllib.request import url2pathname
 
 import pytest
 import requests
+from heaps import new_heap
 from integration.cli.forked import forked
 from integration.cli.test_demo import browser_arguments, homes, recording_browser
 from processes import children_of
@@ -23,6 +24,7 @@ from processes import children_of
 import bfcviz
 from bfcviz.cli import main, page_server, view
 from bfcviz.errors import BfcvizError
+from bfcviz.events.storage.recording import Recording
 
 LIMIT_S = 150
 SAMPLE = str(bfcviz.sample("lstm"))
@@ -36,6 +38,19 @@ def test_the_page_shows_an_inspector_of_the_file(tmp_path):
     rules.write_text("no rule")
     with pytest.raises(BfcvizError, match="no rule"):
         view.dashboard(SAMPLE, "light", str(rules))
+
+
+def test_a_recording_that_is_still_written_is_shown_live(tmp_path):
+    with Recording(tmp_path / "run") as recording:
+        heap = new_heap(log=recording.log, labels=recording.labels)
+        heap.allocate(300)
+        shown = view.dashboard(str(tmp_path / "run"), "dark")
+        before = len(shown.trace)
+        heap.allocate(300)
+        shown.refresh()
+        assert shown.inspector.step == len(shown.trace) > before
+        assert shown.inspector.theme == "dark"
+        shown.close()
 
 
 def test_without_voila_the_command_that_installs_it_is_named(monkeypatch, capsys):

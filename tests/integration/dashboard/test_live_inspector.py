@@ -12,6 +12,7 @@ from unit.dashboard.side_html import Side
 from bfcviz.allocator.bfc_allocator import BFCAllocator
 from bfcviz.allocator.sub_allocators import SimulatedSubAllocator
 from bfcviz.analysis.account import Account, AccountFigures, account_of
+from bfcviz.dashboard import Inspector
 from bfcviz.dashboard import live_dashboard as module
 from bfcviz.dashboard.layouts import layouts, names_in
 from bfcviz.dashboard.live_dashboard import LiveDashboard
@@ -69,6 +70,19 @@ def test_an_earlier_step_stays_until_it_is_dropped(live):
     work(heap, 1000)
     dashboard.refresh()
     assert (inspector.step, inspector.follow) == (dashboard.trace.first, False)
+
+
+def test_an_inspector_that_gets_no_new_events_does_not_say_that_it_follows():
+    heap = new_heap(log=EventLog(1024))
+    heap.allocate(300)
+    inspector = Inspector(trace_of(heap))
+    inspector.act("follow")
+    button = inspector.toolbar.buttons["follow"]
+    assert (inspector.follow, button.layout.display) == (False, "none")
+    inspector.trace_grew()
+    inspector.act("follow")
+    assert (inspector.follow, button.layout.display) == (True, None)
+    inspector.close()
 
 
 def test_every_move_ends_at_an_existing_step(live):

@@ -10,8 +10,9 @@ from shared import land_window, window_readers
 from unit.watching.ranks import board, ranks
 
 import bfcviz
-from bfcviz.cli import attach
+from bfcviz.cli import attach, view
 from bfcviz.dashboard import LiveDashboard
+from bfcviz.dashboard.trace_menus import RanksView
 from bfcviz.watching.workers_dashboard import WorkersDashboard
 
 PATIENCE_S = 60
@@ -34,6 +35,8 @@ def test_without_a_notebook_it_is_made_on_first_use():
     assert dashboard.inspector.step == len(w.trace)
     assert f"ended: {len(w.trace):,} events" in dashboard.status.value
     assert "has ended" in dashboard.says_line.value
+    assert "Peak: 8.0 MiB" in dashboard.inspector.header.headline.value
+    assert dashboard.inspector.toolbar.buttons["oom"].layout.display == "none"
     assert dashboard.pause_button.layout.display == "none"
     assert dashboard.inspector.toolbar.buttons["follow"].layout.display == "none"
     dashboard.inspector.act("back")
@@ -59,6 +62,46 @@ def test_the_arrays_of_pictures_are_not_on_the_heap():
             time.sleep(0.01)  # between two checks
         assert made().num_allocs == before + 3
     dashboard.close()
+
+
+@pytest.mark.parametrize("view", [bfcviz.Inspector, LiveDashboard])
+def test_the_arrays_of_a_view_made_inside_a_watch_are_not_on_the_heap(view, tmp_path):
+    """Of a view that is not the watch's own, too: it would fill the heap that it shows."""
+    with watched(path=str(tmp_path / "recording"), dashboard=False) as w:
+        made = w.sources[0].allocator.stats
+        held = [np.empty(1000) for _ in range(50)]
+        before = made().num_allocs
+        shown = view(str(tmp_path / "recording"))
+        inspector = shown.inspector if view is LiveDashboard else shown
+        for name in ("first", "forward", "peak", "last"):
+            inspector.act(name)
+        inspector.views = "chunk_table"
+        inspector.chunk_list.sort("size")
+        if view is LiveDashboard:
+            pictures = shown.pictures
+            held.append(np.empty(1000))
+            before += 1
+            until = time.monotonic() + PATIENCE_S
+            while shown.pictures == pictures and time.monotonic() < until:
+                time.sleep(0.01)  # between two checks
+            assert shown.pictures > pictures
+        shown.close()
+        assert made().num_allocs == before
+    assert len(held) >= 50
+
+
+def test_the_arrays_of_what_a_program_asks_inside_a_watch_are_not_on_the_heap(tmp_path):
+    with watched(path=str(tmp_path / "recording"), dashboard=False) as w:
+        made = w.sources[0].allocator.stats
+        held = [np.empty(1000) for _ in range(50)]
+        before = made().num_allocs
+        trace = bfcviz.open(tmp_path / "recording")
+        picture = bfcviz.draw("region_map", w.trace)
+        picture._ipython_display_()
+        bfcviz.export(picture, tmp_path / "map.svg")
+        bfcviz.compare_policies(bfcviz.requests_of(trace), ["bfc"], limit="64MiB")
+        assert made().num_allocs == before
+    assert len(held) == 50
 
 
 def test_made_after_the_end_it_shows_the_last_step():
@@ -145,6 +188,20 @@ def test_attach_shows_several_processes_together_and_one_alone(ranks, tmp_path):
     assert attach._can_attach(tmp_path / "many")
     (tmp_path / "soon" / "rank-0").mkdir(parents=True)
     assert not attach._can_attach(tmp_path / "soon")
+
+
+def test_view_shows_several_processes_live_while_one_of_them_records(ranks, tmp_path):
+    written, other = (ranks(f"many/rank-{number}") for number in range(2))
+    for each in (written, other):
+        each.heap.allocate(MIB)
+    other.end()
+    shown = view.dashboard(str(tmp_path / "many"), "dark")
+    assert isinstance(shown, WorkersDashboard)
+    shown.close()
+    written.end()
+    shown = view.dashboard(str(tmp_path / "many"), "dark")
+    assert isinstance(shown, RanksView)
+    shown.close()
 
 
 def test_attach_shows_the_windows_that_are_there_at_once_and_later_ones_once_the_page_has_them(tmp_path):

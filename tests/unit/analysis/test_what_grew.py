@@ -75,6 +75,7 @@ def test_a_phase_a_mark_and_steps_name_the_moments(program):
     assert bfcviz.what_grew(program, 0).total("new") == bfcviz.holders(program, "last").bytes_in_use
     moments = {each.name: (each.first, each.last) for each in moments_of(program)}
     assert moments == {"forward": (found.first, found.last), "step → step": moments["step → step"]}
+    assert [each.text for each in moments_of(program)] == ["step 1 → step 2", "forward"]
     assert first_moment(program) == bfcviz.what_grew(program).first == moments["step → step"][0] - 1
     assert "+2.5 MiB" in found.headline
     assert "cache, +2.0 MiB" in found.headline

@@ -113,6 +113,27 @@ def test_a_growing_trace_gets_its_failure_and_each_event_is_read_once(monkeypatc
     assert "OOM: needed 16.0 MiB" in text(header.headline)
 
 
+def test_the_headline_of_a_heap_at_work_says_what_grows_and_when_the_limit_is_reached():
+    heap = new_heap(64 * MIB, log=EventLog(1 << 12))
+    trace = trace_of(heap)
+    header, model = Header(), Model(trace)
+    header.show(model, Look(), None)
+    for number in range(40):
+        heap.mark("step", number)
+        heap.free(heap.allocate(4 * MIB, label="forward"))
+        heap.allocate(MIB, label="kept")
+    trace.refresh()
+    model.seek(len(trace))
+    header.show(model, Look(), None)
+    assert "kept" not in text(header.headline)  # it was searched just before
+    header = Header()
+    header.show(model, Look(), None)
+    found = text(header.headline)
+    assert model.step == len(trace)
+    for fact in ("kept", "+1.0 MiB", "64.0 MiB", "21 steps"):
+        assert fact in found
+
+
 def test_tiles_and_bars_have_the_totals_of_the_step():
     trace = busy_trace()
     header, model = shown(trace, 300, Look(wanted=3 * MiB)), Model(trace)

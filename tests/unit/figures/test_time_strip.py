@@ -78,6 +78,27 @@ def test_of_marks_of_one_name_that_are_close_the_last_is_named():
     assert traces["mark names"]["text"] == ["", "", "step", "step"]
 
 
+def test_marks_that_count_steps_have_their_numbers():
+    heap = PlainHeap(64 * MiB)
+    for number in (0, 1, 1500):
+        heap.mark("step", number)
+        for _ in range(40):
+            heap.free(heap.allocate(MiB))
+    _, traces = strip(heap.trace())
+    assert traces["mark names"]["text"] == ["step 0", "step 1", "step 1,500"]
+
+
+def test_of_many_numbered_marks_those_with_room_are_named():
+    heap = PlainHeap(64 * MiB)
+    for number in range(200):
+        heap.mark("step", number)
+        heap.free(heap.allocate(MiB))
+    _, traces = strip(heap.trace())
+    named = [text for text in traces["mark names"]["text"] if text]
+    assert named[0] == "step 0"
+    assert 5 < len(named) < 30
+
+
 def test_only_the_last_three_traces_depend_on_step_and_window():
     trace = busy_trace()
     one, _ = strip(trace, 5)

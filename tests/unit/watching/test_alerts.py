@@ -11,7 +11,7 @@ from bfcviz.errors import LiveError
 from bfcviz.events.schema import Kind
 from bfcviz.model.find_steps import events_of
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.watching.alerts import GOOD_CHECKS, Alert, AlertMonitor
+from bfcviz.watching.alerts import GOOD_CHECKS, GOOD_MARKS, Alert, AlertMonitor
 
 
 @pytest.mark.parametrize(
@@ -157,6 +157,27 @@ def test_growth_is_from_one_mark_to_the_next_of_its_kind():
     heap.mark("step 4")
     (text,) = texts(monitor.check())
     assert "6.0 KiB from 'step 3' to 'step 4'" in text
+
+
+def test_a_leak_in_every_step_sets_growth_off_once_for_each_kind_of_marks():
+    heap, monitor = monitor_of(
+        Alert("growth_per_step", above=5 * KIB), Alert("bytes_in_use", above=100 * KIB)
+    )
+    found = []
+    for number in range(40):
+        heap.mark("train begins")
+        heap.allocate(6 * KIB)
+        heap.mark(f"step {number}")
+        found += monitor.check()
+    measures = [alarm.alert.measure for alarm in found]
+    assert (measures.count("growth_per_step"), measures.count("bytes_in_use")) == (2, 1)
+    for number in range(GOOD_MARKS):
+        heap.mark(f"step {40 + number}")
+    assert monitor.check() == []
+    heap.allocate(6 * KIB)
+    heap.mark("step 50")
+    (text,) = texts(monitor.check())
+    assert "'step 49' to 'step 50'" in text
 
 
 def test_it_continues_after_the_log_lost_events():

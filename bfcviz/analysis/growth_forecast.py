@@ -1,0 +1,94 @@
+"""When a heap reaches its limit if what grows with every step of its program goes on."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from bfcviz.analysis.leaks import Growth
+from bfcviz.events.trace import event_times
+from bfcviz.model.lifetimes import elapsed
+from bfcviz.model.model import Model
+from bfcviz.model.timelines import measured
+from bfcviz.units import counted, format_bytes
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """When a heap reaches its limit, from the growth and the pace of the steps that were compared.
+
+    A free chunk that is too small, or a step that needs more than the last ones, can make a request fail earlier.
+
+    Attributes:
+        limit: of the heap, in bytes.
+        left: bytes from the most in use since the last but one compared step to the limit.
+        steps: whole steps of the program until nothing is left.
+        seconds: how long these take; None: the trace has no times.
+    """
+
+    limit: int
+    left: int
+    steps: int
+    seconds: float | None
+
+    @property
+    def clause(self) -> str:
+        """As text: `the limit of 256.0 MiB is reached in about 200 steps, 54 s`."""
+        if not self.steps:
+            return f"the limit of {format_bytes(self.limit)} is reached within a step"
+        time = "" if self.seconds is None else f", {_coarse_time(self.seconds)}"
+        steps = counted(_two_digits(self.steps), "step")
+        return f"the limit of {format_bytes(self.limit)} is reached in about {steps}{time}"
+
+
+_RECENT: Final = 0.1
+"""The share of the compared steps that may follow the last one of them, where what grew grows still."""
+
+_FEW_STEPS: Final = 3
+"""So many steps may follow in any case: a step that ends now is compared with the next search."""
+
+
+def goes_on(found: Growth) -> bool:
+    """Whether what grew did so up to the end: the steps of the program are still those that were compared.
+
+    A cache that is full, or an evaluation after the training, makes other steps.
+    """
+    later = found.steps.found - int(found.steps.numbers[-1])
+    return later <= max(_FEW_STEPS, found.all_steps * _RECENT)
+
+
+def limit_forecast(model: Model, found: Growth, stop: int) -> Forecast | None:
+    """When the heap reaches its limit; None: it has none, or the growth has ended. The model returns to its step.
+
+    Args:
+        model: of the heap.
+        found: what grows, from `growth_until`.
+        stop: the end of the trace, from which it goes on.
+    """
+    trace, ends = model.trace, found.steps.ends
+    limit, a_step = trace.origin.pools[model.pool].limit, found.bytes_a_step
+    if limit is None or a_step <= 0 or not goes_on(found):
+        return None
+    with model.visiting(int(ends[-2])):
+        most = int(measured(model, [stop])["bytes_in_use_max"][0])
+    left = max(limit - most, 0)
+    steps = int(left / a_step)
+    times = event_times(trace, ends[[0, -1]].astype(np.uint64))
+    seconds = int(elapsed(times[:1], times[1:])[0]) / 1e9 / found.all_steps * steps
+    return Forecast(limit, left, steps, seconds or None)
+
+
+def _two_digits(number: int) -> int:
+    return round(number, 2 - len(str(number)))
+
+
+_COARSE_UNITS = (("days", 86_400), ("h", 3_600), ("min", 60))
+
+
+def _coarse_time(seconds: float) -> str:
+    """A time of which only the first two digits mean something, such as `54 s` and `4.5 h`."""
+    if seconds < 1:
+        return "less than 1 s"
+    unit, size = next((each for each in _COARSE_UNITS if seconds >= 2 * each[1]), ("s", 1))
+    value = seconds / size
+    return f"{value:.1f} {unit}" if value < 9.95 else f"{_two_digits(round(value)):,} {unit}"
