@@ -24,7 +24,7 @@ cdef extern from "bfcviz/events/log_memory.h" nogil:
     int last_error "bfc_errno"() noexcept
     bint is_limit "bfc_is_limit"() noexcept
     bint note_term "bfc_note_term_of"(const char *path, u64 count_field) noexcept
-    void forget_term "bfc_forget_term"() noexcept
+    void forget_term "bfc_forget_term_of"(u64 count_field) noexcept
 
 # Copy records [first, first + count) of a ring into memory. The GIL is released for copies that take longer than 0.1 ms
 # only: a renderer beside a busy thread would wait 5 ms to get it back.

@@ -147,5 +147,5 @@ def note_term(path: bytes, count: int) -> bool:  # noqa: ARG001  C reads the cou
     return False
 
 
-def forget_term() -> None:
+def forget_term(count: int) -> None:
     """Leave SIGTERM to the process that writes a log, as it was."""

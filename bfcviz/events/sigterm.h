@@ -69,15 +69,17 @@ BFC_STATIC int bfc_note_term(const char *path, const uint64_t *count) {
     return !sigaction(SIGTERM, &ours, 0);
 }
 
-/* A field as it is in a struct, of which Cython only passes the value. */
-#define bfc_note_term_of(path, field) bfc_note_term((path), &(field))
-
-/* Before the log is freed: note nothing any more. */
-BFC_STATIC void bfc_forget_term(void) {
+/* Before the log with this count is freed: note nothing of it any more. A note of another log stays. */
+BFC_STATIC void bfc_forget_term(const uint64_t *count) {
     struct sigaction plain;
+    if (count != bfc_noted_count) return;
     __atomic_store_n(&bfc_note_owner, 0, __ATOMIC_RELEASE);
     if (!bfc_is_term_free(0)) return;
     memset(&plain, 0, sizeof plain);
     plain.sa_handler = SIG_DFL;
     sigaction(SIGTERM, &plain, 0);
 }
+
+/* A field as it is in a struct, of which Cython only passes the value. */
+#define bfc_note_term_of(path, field) bfc_note_term((path), &(field))
+#define bfc_forget_term_of(field) bfc_forget_term(&(field))
