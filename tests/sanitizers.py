@@ -29,6 +29,7 @@ TESTS = (
     "tests/integration/events/test_damaged_blocks.py",
     "tests/integration/events/test_hostile_parquet.py",
     "tests/integration/events/test_log_processes.py",
+    "tests/integration/events/test_sigterm.py",
     "tests/properties/test_pool_state.py",
     "tests/conformance",
     "tests/contracts/test_allocator.py",

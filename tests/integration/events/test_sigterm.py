@@ -50,6 +50,15 @@ def test_the_last_of_two_logs_is_noted_also_after_the_first_has_ended(end, tmp_p
 
 
 @needs_compiler
+def test_the_default_action_may_have_any_flags(tmp_path):
+    note = tmp_path / "ended"
+    library = built(Path(__file__).with_name("chained_handler.c"), tmp_path)
+    more = f"ctypes.CDLL({str(library)!r}).set_default(); assert log.note_term(sys.argv[1].encode())"
+    assert _ended(note, more).returncode == -signal.SIGTERM
+    assert note.exists()
+
+
+@needs_compiler
 def test_a_handler_that_calls_the_one_before_it_is_called_once_and_the_program_goes_on(tmp_path):
     note = tmp_path / "ended"
     library = built(Path(__file__).with_name("chained_handler.c"), tmp_path)
