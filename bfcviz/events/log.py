@@ -97,6 +97,7 @@ class EventLog:
 
     def __dealloc__(self) -> None:
         # Compiled, this closes a forgotten file: the limited C API does not call __del__.
+        log_memory.forget_term(self.written)  # its handler would read freed memory
         native.clock_delete(self.clock)
         native.spinlock_delete(self.lock)
         if self.on_file:
@@ -416,7 +417,7 @@ class EventLog:
         return bool(log_memory.note_term(path, self.written))
 
     def forget_term(self) -> None:
-        """Note no SIGTERM for this log any more; needed before it is freed. Of another log the note stays."""
+        """Note no SIGTERM for this log any more, as when it is freed; another log that is noted stays noted."""
         log_memory.forget_term(self.written)
 
     def leave_to_parent(self) -> None:

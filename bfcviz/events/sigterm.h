@@ -25,14 +25,25 @@ BFC_STATIC char *bfc_put_digits(char *stop, uint64_t number) {
     return stop;
 }
 
-BFC_STATIC void bfc_on_term(int number) {
+static void bfc_on_term(int number);
+
+/* Whether this handler is in place, or the default action. A handler with SA_SIGINFO is neither: the kernel keeps both
+   kinds in the same field, so the flag need not be looked at, and ThreadSanitizer sets it beside the default. */
+BFC_STATIC int bfc_is_term_free(int or_default) {
     struct sigaction now;
+    if (sigaction(SIGTERM, 0, &now)) return 0;
+    return now.sa_handler == bfc_on_term || (or_default && now.sa_handler == SIG_DFL);
+}
+
+BFC_STATIC void bfc_on_term(int number) {
     int error = errno;
-    /* SA_RESETHAND has set the default, unless a handler of the program called this one. */
-    if (sigaction(number, 0, &now) || now.sa_flags & SA_SIGINFO || now.sa_handler != SIG_DFL) return;
+    /* SA_RESETHAND has set the default, unless a handler of the program called this one. A log noted since then has set
+       this handler again: it is called once more. */
+    if (!bfc_is_term_free(1)) return;
     if (getpid() == __atomic_load_n(&bfc_note_owner, __ATOMIC_ACQUIRE)) {
         char text[48], *stop = text + sizeof text, *start = stop;
         *--start = '\n';
+        /* Another thread may be writing it: by a plain store of one aligned word, so it is the old or the new one. */
         start = bfc_put_digits(start, __atomic_load_n(bfc_noted_count, __ATOMIC_RELAXED));
         *--start = ' ';
         start = bfc_put_digits(start, (uint64_t)number);
@@ -44,13 +55,6 @@ BFC_STATIC void bfc_on_term(int number) {
     }
     raise(number); /* the default action, when this returns */
     errno = error;
-}
-
-/* Whether the default action is in place, or the handler, in a process that was forked from one with it. */
-BFC_STATIC int bfc_is_term_free(int or_default) {
-    struct sigaction now;
-    if (sigaction(SIGTERM, 0, &now) || now.sa_flags & SA_SIGINFO) return 0;
-    return now.sa_handler == bfc_on_term || (or_default && now.sa_handler == SIG_DFL);
 }
 
 /* Note SIGTERM in a new file from now on; 0 where the program handles or ignores the signal. */
@@ -69,10 +73,10 @@ BFC_STATIC int bfc_note_term(const char *path, const uint64_t *count) {
     return !sigaction(SIGTERM, &ours, 0);
 }
 
-/* Before the log of this count is freed: note nothing any more. The note of another log stays. */
+/* Before the log with this count is freed: note nothing of it any more. A note of another log stays. */
 BFC_STATIC void bfc_forget_term(const uint64_t *count) {
     struct sigaction plain;
-    if (bfc_noted_count != count) return;
+    if (count != bfc_noted_count) return;
     __atomic_store_n(&bfc_note_owner, 0, __ATOMIC_RELEASE);
     if (!bfc_is_term_free(0)) return;
     memset(&plain, 0, sizeof plain);

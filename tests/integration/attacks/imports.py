@@ -16,9 +16,12 @@ import numpy as np
 import pyarrow.parquet  # noqa: F401  so that it is bfcviz that is interrupted, not Arrow
 from integration.attacks.children import ended, expect, shared_memory, start, wait_for
 
+WAYS = ("import", "info", "import", "command")
 
-def case(_number, rng, _folder):
-    way = rng.choice(("import", "import", "info", "command"))
+
+def case(number, rng, _folder):
+    assert "bfcviz" not in sys.modules, "the import that is to be interrupted has been done"
+    way = WAYS[number % len(WAYS)]
     if way == "command":
         command(rng)
     else:
@@ -70,7 +73,7 @@ def info():
     sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  of a process that ends soon
     from bfcviz.cli import main  # noqa: PLC0415
 
-    sample = Path(__file__).parents[2] / "bfcviz" / "samples" / "lstm.xplane.pb.gz"
+    sample = Path(__file__).parents[3] / "bfcviz" / "samples" / "lstm.xplane.pb.gz"
     status = main(["info", str(sample)])
     if status == 130:
         raise KeyboardInterrupt

@@ -96,7 +96,7 @@ def odd_table(table, rng):
         lambda: table.set_column(at, name, pa.nulls(rows, column.type)),
         lambda: table.set_column(at, name, holed),
         lambda: table.set_column(at, name, pa.nulls(rows, rng.choice(TYPES))),
-        lambda: table.drop_columns([name]),
+        lambda: table.remove_column(at),
         lambda: table.rename_columns([rng.choice((each, each, each, "x")) for each in table.column_names]),
         lambda: table.add_column(0, name, column),
         lambda: table.slice(rng.randrange(rows), rng.randrange(rows)),

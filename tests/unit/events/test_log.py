@@ -8,7 +8,7 @@ from heaps import MIB, new_heap
 from processes import sized
 
 from bfcviz.errors import BfcvizError, Lapped
-from bfcviz.events.log import EventLog, Reader
+from bfcviz.events.log import EventLog, Reader, number_of_thread
 from bfcviz.events.schema import EVENT, Kind
 
 CAPACITY = 64
@@ -172,3 +172,33 @@ def test_a_file_is_read_from_anywhere(tmp_path):
             assert got == list(range(1000))[start : start + limit]
         if not closed:
             heap.close()
+
+
+def test_an_observer_gives_time_and_thread():
+    log, mine = EventLog(64), number_of_thread()
+    assert [log.begin_operation(*given) for given in ((400, mine + 7), (600, 0), (700,))] == [
+        mine + 7,
+        0,
+        mine,
+    ]
+    for given in ((1 << 60, mine + 7), (1 << 50, 0)):
+        log.begin_operation(*given)
+        put_mark(log)
+    log.begin_operation(1 << 61)
+    put_mark(log, by=0)
+    put_mark(log, by=mine + 9)
+    events = log.copy(0, log.head)
+    assert events["by"].tolist() == [mine + 7, 0, 0, mine + 9]
+    assert events["time"].tolist() == [1 << 60, 1 << 60, 1 << 61, 1 << 61]
+
+
+def test_a_reader_that_is_not_lapped_goes_on_where_it_was():
+    log = EventLog(64)
+    put_mark(log)
+    put_mark(log)
+    reader = Reader(log, 1)
+    assert (reader.resync(), reader.position) == (0, 1)
+
+
+def put_mark(log, by=-1):
+    log.put(Kind.MARK, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 0, by=by)

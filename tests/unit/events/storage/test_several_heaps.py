@@ -100,6 +100,13 @@ def test_the_last_heaps_without_an_event_are_not_in_the_origin(tmp_path):
     assert [pool.name for pool in Trace.open(tmp_path / "run").origin.pools] == ["torch", "bfc", "bfc"]
 
 
+def test_each_heap_with_an_event_is_in_the_origin(tmp_path):
+    with Recording(tmp_path / "run", [Pool("torch")]) as recording:
+        for heap in [new_heap(MIB, log=recording.log) for _ in range(3)]:
+            heap.mark("used")
+    assert len(Trace.open(tmp_path / "run").origin.pools) == 3
+
+
 def test_the_name_of_a_framework_gives_way_to_that_of_its_heap(tmp_path):
     with Recording(tmp_path / "run", [Pool("cupy")]) as recording:
         ObservedHeap(recording, name="cupy:3")
