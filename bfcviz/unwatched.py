@@ -19,9 +19,8 @@ class UnwatchedLock:
 
     def __init__(self) -> None:
         self._lock = RLock()
-        self._held: list[
-            ExitStack
-        ] = []  # one for each time that the holder entered; only the holder changes it
+        # One for each time that the holder entered; only the holder changes it.
+        self._held: list[ExitStack] = []
 
     def __enter__(self) -> None:
         with ExitStack() as held:
