@@ -5,12 +5,12 @@ from typing import Final
 
 import numpy as np
 
-from bfcviz.analysis.leaks import Growth
+from bfcviz.analysis.leaks import Growth, growing_name, growth_until
 from bfcviz.events.trace import event_times
 from bfcviz.model.lifetimes import elapsed
 from bfcviz.model.model import Model
 from bfcviz.model.timelines import measured
-from bfcviz.units import counted, format_bytes
+from bfcviz.units import counted, format_bytes, signed_bytes
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,35 @@ _FEW_STEPS: Final = 3
 """So many steps may follow in any case: a step that ends now is compared with the next search."""
 
 
-def goes_on(found: Growth) -> bool:
+def growth_headline(model: Model, stop: int, *, still_held: bool = False) -> str:
+    """The headline of a heap without a failure that grows with every step of its program; empty: it does not.
+
+    Args:
+        model: of the heap; it returns to its step.
+        stop: the end of the trace, up to which it grows.
+        still_held: of what grew, only what is held at the end counts.
+    """
+    found = growth_until(model, stop, still_held=still_held)
+    # A list that is filled is no step of a program.
+    if found is None or found.steps.is_single or not _goes_on(found):
+        return ""
+    forecast = limit_forecast(model, found, stop)
+    until = "" if forecast is None else f". If that goes on, {forecast.clause}"
+    grow = f"and {found.growing - 1:,} more grow" if found.growing > 1 else "grows"
+    return f"{growing_name(model.trace, found)} {grow}, {signed_bytes(found.bytes_a_step)} a step{until}"
+
+
+_MOST_SEARCHED: Final = 2_000_000
+"""Events of a trace whose headline is searched for growth as it opens: some 0.2 s."""
+
+
+def growth_at_end(model: Model) -> str:
+    """`growth_headline` of a whole trace; empty for one that is long: `why` and the report search it."""
+    stop = len(model.trace)
+    return growth_headline(model, stop) if stop - model.trace.first <= _MOST_SEARCHED else ""
+
+
+def _goes_on(found: Growth) -> bool:
     """Whether what grew did so up to the end: the steps of the program are still those that were compared.
 
     A cache that is full, or an evaluation after the training, makes other steps.
@@ -67,7 +95,7 @@ def limit_forecast(model: Model, found: Growth, stop: int) -> Forecast | None:
     """
     trace, ends = model.trace, found.steps.ends
     limit, a_step = trace.origin.pools[model.pool].limit, found.bytes_a_step
-    if limit is None or a_step <= 0 or not goes_on(found):
+    if limit is None or a_step <= 0 or not _goes_on(found):
         return None
     with model.visiting(int(ends[-2])):
         most = int(measured(model, [stop])["bytes_in_use_max"][0])

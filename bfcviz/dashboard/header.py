@@ -13,8 +13,7 @@ from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
 from bfcviz.analysis.event_text import explain_step, step_line
 from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.free_chunk_search import EventSearch, search_words
-from bfcviz.analysis.growth_forecast import Forecast, goes_on, limit_forecast
-from bfcviz.analysis.leaks import Growth, growing_name, growth_until
+from bfcviz.analysis.growth_forecast import growth_at_end, growth_headline
 from bfcviz.analysis.missing_numbers import missing_of_chunks
 from bfcviz.analysis.peak_headline import peak_headline
 from bfcviz.analysis.pool_growths import growth_explanation, growths
@@ -28,7 +27,7 @@ from bfcviz.figures.theme import following
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.find_steps import failed_steps, peak
-from bfcviz.units import counted, format_bytes, signed_bytes
+from bfcviz.units import counted, format_bytes
 
 # ------------------------------------------------------------------------------
 # The style of the header: JupyterLab's colours for text, the themes' colours for sizes; light and dark.
@@ -40,7 +39,8 @@ _RULES: Final = """
   font-size:13px;overflow:visible}
 .bfcviz-headline .text{font-size:15px;font-weight:600;line-height:20px;padding:1px 0 1px 10px;
   border-left:4px solid var(--free-line);overflow-wrap:anywhere}
-.bfcviz-headline .failed{border-color:var(--oom);color:var(--oom)}
+.bfcviz-headline .failed,.bfcviz-headline .grows{border-color:var(--oom)}
+.bfcviz-headline .failed{color:var(--oom)}
 .bfcviz-growth .text{padding-left:14px;overflow-wrap:anywhere}
 .bfcviz-headline a,.bfcviz-growth a{font-weight:400;font-size:13px;white-space:nowrap;margin-left:6px;cursor:pointer;
   color:var(--jp-content-link-color,var(--in-use));text-decoration:underline}
@@ -207,6 +207,7 @@ class Headline:
     # number, count: the position of the failure among all failures, from 1
     number: int = 0
     count: int = 0
+    grows: bool = False  # it is about what grows until a request fails
 
 
 _GROWTH_SHARE: Final = 0.02
@@ -227,26 +228,32 @@ class HeadlineFinder:
         self._failed: list[int] = []
         self._read = trace.first
         self._found: dict[int, Diagnosis] = {}
-        self._peak: tuple[int, Headline] | None = None
+        self._ended: tuple[int, Headline] | None = None
         self._why: tuple[int, str] | None = None
         self._growing, self._growth_due = "", 0.0
         self.has_ended = False  # a ring is followed as long as arrays live in its heap
         self._bare = {each.event for each in recorded_failures(trace.origin.details) if not each.has_heap}
 
     def find(self, model: Model) -> Headline:
-        """The headline: the failure at or before the model's step; else the first one after it; else the peak."""
+        """The headline: the failure at or before the model's step; else the first after it; else growth or the peak."""
         self._read_new()
         if self._failed:
             return self._failure(model)
         if self.is_at_work:
             if growing := self._growing_now(model):
-                return Headline(growing)
+                return Headline(growing, grows=True)
             most = format_bytes(model.stats().peak_bytes_in_use)
             return Headline(f"No request failed so far; peak {most} in use")
-        if self._peak is None or self._peak[0] != len(self.trace):
-            with model.visiting(peak(self.trace, self.pool)) as there:
-                self._peak = (len(self.trace), Headline(peak_headline(there), there.step))
-        return self._peak[1]
+        if self._ended is None or self._ended[0] != len(self.trace):
+            self._ended = len(self.trace), self._at_end(model)
+        return self._ended[1]
+
+    def _at_end(self, model: Model) -> Headline:
+        """The headline of a trace without a failure, to which no events come."""
+        if growing := growth_at_end(model):
+            return Headline(growing, grows=True)
+        with model.visiting(peak(self.trace, self.pool)) as there:
+            return Headline(peak_headline(there), there.step)
 
     @property
     def is_at_work(self) -> bool:
@@ -256,12 +263,8 @@ class HeadlineFinder:
     def _growing_now(self, model: Model) -> str:
         """For the headline of a heap at work: what grows with every step of its program, and until when; or nothing."""
         if time.monotonic() >= self._growth_due:
-            began, last = time.monotonic(), len(self.trace)
-            found = growth_until(model, last, still_held=True)
-            self._growing = ""
-            # A list that is filled is no step of a program.
-            if found is not None and not found.steps.is_single and goes_on(found):
-                self._growing = _growing_clause(self.trace, found, limit_forecast(model, found, last))
+            began = time.monotonic()
+            self._growing = growth_headline(model, len(self.trace), still_held=True)
             ended = time.monotonic()
             self._growth_due = ended + max(_GROWTH_PERIOD_S, (ended - began) / _GROWTH_SHARE)
         return self._growing
@@ -307,12 +310,6 @@ class HeadlineFinder:
         kept = [step for step in self._failed if first < step <= start]
         self._failed = kept + failed_steps(self.trace, self.pool, start, stop)
         self._read = stop
-
-
-def _growing_clause(trace: Trace, found: Growth, forecast: Forecast | None) -> str:
-    until = "" if forecast is None else f". If that goes on, {forecast.clause}"
-    grow = f"and {found.growing - 1:,} more grow" if found.growing > 1 else "grows"
-    return f"{growing_name(trace, found)} {grow}, {signed_bytes(found.bytes_a_step)} a step{until}"
 
 
 # ------------------------------------------------------------------------------
@@ -465,7 +462,7 @@ class Header:
 
 
 def _header_headline_html(found: Headline, step: int, more: str) -> str:
-    kind = "text" if found.failed is None else "text failed"
+    kind = "text grows" if found.grows else "text" if found.failed is None else "text failed"
     link = ""
     if found.step is not None and found.step != step:
         message = f'{{"do":"step","step":{found.step}}}'

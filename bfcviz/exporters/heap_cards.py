@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, request_words
 from bfcviz.analysis.failures import diagnose
+from bfcviz.analysis.growth_forecast import growth_at_end
 from bfcviz.analysis.peak_headline import peak_headline
 from bfcviz.analysis.short_names import path_end
 from bfcviz.events.origin import facts_of, holds_only_states, regions_known
@@ -126,18 +127,13 @@ def failure_card(model: Model, found: Diagnosis) -> str:
 
 
 def peak_card(model: Model, says: str = "") -> str:
-    """The card of a peak.
+    """The card of a peak. Where the heap grows up to the end of its trace, the card says so first.
 
     Args:
         model: stands at the peak.
         says: how the heap was watched, as text.
     """
-    stats, pool = model.stats(), model.trace.origin.pools[model.pool]
-    facts = [
-        f"{pool.name}, step {model.step:,} of {len(model.trace):,}, {stats.chunks_in_use:,} chunks in use",
-        says,
-    ]
-    return _heap_card(model, peak_headline(model), [fact for fact in facts if fact], None, "")
+    return _card_without_failure(model, says).html
 
 
 class OpeningCard(NamedTuple):
@@ -147,13 +143,25 @@ class OpeningCard(NamedTuple):
     html: str
 
 
+def _card_without_failure(model: Model, says: str = "") -> OpeningCard:
+    stats, pool = model.stats(), model.trace.origin.pools[model.pool]
+    headline, *more = filter(None, [growth_at_end(model), peak_headline(model)])
+    facts = [
+        f"{pool.name}, step {model.step:,} of {len(model.trace):,}, {stats.chunks_in_use:,} chunks in use",
+        *more,
+        says,
+    ]
+    return OpeningCard(headline, _heap_card(model, headline, [fact for fact in facts if fact], None, ""))
+
+
 def opening_card(trace: Trace) -> OpeningCard:
     """The card that a dashboard of this trace opens at: of the first failure, else of the peak or the state."""
     pool, step = opening(trace)
     model = Model(trace, pool)
     if first_failure(trace) is None:
         model.seek(step)
-        return OpeningCard(peak_headline(model), peak_card(model) + _card_timeline(model))
+        headline, html = _card_without_failure(model)
+        return OpeningCard(headline, html + _card_timeline(model))
     model.seek(step - 1)
     found = diagnose(trace, step - 1, model)
     card = failure_card(model, found)

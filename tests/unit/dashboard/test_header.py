@@ -17,6 +17,7 @@ from bfcviz.dashboard.header import Header, notice
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.trace import Trace
+from bfcviz.exporters.heap_cards import opening_card
 from bfcviz.figures.text import picture_facts
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
@@ -132,6 +133,33 @@ def test_the_headline_of_a_heap_at_work_says_what_grows_and_when_the_limit_is_re
     assert model.step == len(trace)
     for fact in ("kept", "+1.0 MiB", "64.0 MiB", "21 steps"):
         assert fact in found
+
+
+def growing(steps, kept):
+    """A trace that has ended, of a heap of 512 MiB in which each of the first `kept` steps keeps 1 MiB."""
+    heap = PlainHeap(64 * MiB)
+    for number in range(steps):
+        heap.mark("step", number)
+        heap.free(heap.allocate(4 * MiB, "forward"))
+        if number < kept:
+            heap.allocate(MiB, "kept")
+    return heap.trace()
+
+
+def test_a_trace_that_has_ended_says_first_what_grew_to_its_end_and_its_card_says_the_same():
+    trace = growing(40, kept=40)
+    header, card = shown(trace, len(trace)), opening_card(trace)
+    for fact in ("kept", "+1.0 MiB", "512.0 MiB", "470 steps"):
+        assert fact in text(header.headline)
+        assert fact in card.headline
+    assert card.headline in card.html
+    assert "Peak: 43.0 MiB in use" in card.html  # step 39 held 39 MiB and took 4 MiB
+
+
+def test_what_grew_long_before_the_end_does_not_lead():
+    trace = growing(80, kept=20)
+    assert "Peak: 24.0 MiB in use" in text(shown(trace, len(trace)).headline)
+    assert "Peak: 24.0 MiB in use" in opening_card(trace).headline
 
 
 def test_tiles_and_bars_have_the_totals_of_the_step():
