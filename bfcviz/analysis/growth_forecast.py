@@ -57,8 +57,7 @@ def growth_headline(model: Model, stop: int, *, still_held: bool = False) -> str
         still_held: of what grew, only what is held at the end counts.
     """
     found = growth_until(model, stop, still_held=still_held)
-    # A list that is filled is no step of a program.
-    if found is None or found.steps.is_single or not _goes_on(found):
+    if found is None or not _goes_on(found):
         return ""
     forecast = limit_forecast(model, found, stop)
     until = "" if forecast is None else f". If that goes on, {forecast.clause}"
@@ -86,7 +85,9 @@ def _goes_on(found: Growth) -> bool:
 
 
 def limit_forecast(model: Model, found: Growth, stop: int) -> Forecast | None:
-    """When the heap reaches its limit; None: it has none, or the growth has ended. The model returns to its step.
+    """When the heap reaches its limit; None: it has none of its own, or does not grow. The model returns to its step.
+
+    What grows may take the place of what shrinks, as results take that of the inputs: the heap itself must grow.
 
     Args:
         model: of the heap.
@@ -94,12 +95,18 @@ def limit_forecast(model: Model, found: Growth, stop: int) -> Forecast | None:
         stop: the end of the trace, from which it goes on.
     """
     trace, ends = model.trace, found.steps.ends
-    limit, a_step = trace.origin.pools[model.pool].limit, found.bytes_a_step
-    if limit is None or a_step <= 0 or not _goes_on(found):
+    limit = trace.origin.pools[model.pool].limit
+    if limit is None or not _goes_on(found):
         return None
-    with model.visiting(int(ends[-2])):
+    with model.visiting(int(ends[0])):
+        before = int(model.stats().bytes_in_use)
+        model.seek(int(ends[-1]))
+        grown = int(model.stats().bytes_in_use) - before
+        model.seek(int(ends[-2]))
         most = int(measured(model, [stop])["bytes_in_use_max"][0])
-    left = max(limit - most, 0)
+    left, a_step = limit - most, min(found.bytes_a_step, grown / found.all_steps)
+    if a_step <= 0 or left < 0:  # below 0: the limit is that of something else
+        return None
     steps = int(left / a_step)
     times = event_times(trace, ends[[0, -1]].astype(np.uint64))
     seconds = int(elapsed(times[:1], times[1:])[0]) / 1e9 / found.all_steps * steps

@@ -181,7 +181,7 @@ def growth_until(model: Model, stop: int, *, still_held: bool = False) -> Growth
     freed before `stop`, such as by a program that went on to something else. The model returns to its step.
     """
     trace = model.trace
-    if stop > _MOST_SEARCHED_FOR_GROWTH or holds_only_states(trace.origin.details):
+    if stop - trace.first > _MOST_SEARCHED_FOR_GROWTH or holds_only_states(trace.origin.details):
         return None
     steps = _marked_or_repeated_steps(trace, model.pool)
     before = steps.ends <= stop

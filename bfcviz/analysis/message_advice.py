@@ -644,7 +644,7 @@ def _torch_full_advice(found: StatedFailure, _judged: Judgement) -> Iterator[Adv
         yield {
             AdviceWord.SMALLER_MODEL: "Use weights of fewer bits (bfloat16, 8 or 4 bits), a smaller model, or leave a "
             "part of the weights in system memory (device_map='auto' of Transformers, enable_model_cpu_offload() of "
-            "Diffusers): the traceback moves weights to the device, where no batch lies yet.",
+            "Diffusers): the traceback moves weights to the device.",
             AdviceWord.DEVICES: "With several devices: divide the weights over them (device_map='auto', FSDP, tensor "
             "parallelism).",
         }

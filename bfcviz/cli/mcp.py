@@ -160,7 +160,8 @@ class Tools:
             raise ValueError(f"{len(policies)} policies were given: give at most {_MOST_POLICIES}")
         trace = open_trace(self._place(path))
         found = bfcviz.compare_policies(trace, list(policies) or None, limit)
-        return "\n".join([*self._about(path, trace), comparison_text(found.comparison)])
+        # Its notes tell what is missing of the file.
+        return "\n".join([*self._others(path), comparison_text(found.comparison)])
 
     def tune(self, path: str, device: str | None = None) -> str:
         """Find the setting of the job's own allocator that saves most memory: the line to set.
@@ -181,7 +182,7 @@ class Tools:
             found = tune(stream, replay_limit(device, "device"), control=control)
         finally:
             timer.cancel()
-        return "\n".join([*self._about(path, trace), *tuned_lines(found)])
+        return "\n".join([*self._others(path), *tuned_lines(found)])  # notes as of `whatif`
 
     def picture(self, path: str, figure: str = "region_map", step: int | str | None = None) -> Any:
         """Draw a heap at a step as a PNG: region_map, active_memory, address_time, holders, failure and others.

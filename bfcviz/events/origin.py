@@ -423,7 +423,7 @@ class Origin:
         if self.status is not Status.TRUNCATED:
             return ""
         why = f": {'; '.join(self.reasons)}" if self.reasons else ""
-        return f"the trace is truncated{why}. This is about the events that could be read; the job had more"
+        return f"the trace is truncated{why}. This is about the events that could be read; the job may have had more"
 
     def to_json(self, **more: object) -> str:
         """The origin as JSON text, with the entries `more` beside it.

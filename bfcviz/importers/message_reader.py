@@ -971,6 +971,9 @@ _MOVERS: Final = re.compile(
 )
 """Functions of PyTorch, Transformers and Accelerate that move the weights of a model to a device."""
 
+_OPTIMIZER: Final = re.compile(r"\boptim(?:izers?)?\b")
+"""Words of a frame that moves the state of an optimizer, whose `load_state_dict` has the same name."""
+
 _LAST_FRAMES: Final = 4
 
 
@@ -982,7 +985,8 @@ def _moves_weights(buffer: str, found: _Beginning) -> bool:
     ):
         frames = [frame.start() for frame in FRAME.finditer(near)]
         if frames:
-            return _MOVERS.search(near, frames[-_LAST_FRAMES:][0]) is not None
+            last = near[frames[-_LAST_FRAMES:][0] :]
+            return _MOVERS.search(last) is not None and _OPTIMIZER.search(last) is None
     return False
 
 

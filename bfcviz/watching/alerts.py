@@ -155,12 +155,10 @@ class _GrowthState(defaultdict[str, Hysteresis]):
 
     def take(self, alert: Alert, growths: Sequence[_Growth]) -> _Growth | None:
         """Add growths; returns the one that sets the alert off, the largest: its kind is quiet from then on."""
-        armed = [each for each in growths if alert.is_past(each.num_bytes) and self[each.kind].armed]
-        worst = max(armed, default=None)
-        for each in growths:
-            state = self[each.kind]
-            is_quiet = not state.armed or (worst is not None and each.kind == worst.kind)
-            state.take(is_past=is_quiet and alert.is_past(each.num_bytes))
+        kinds = {each.kind for each in growths if self[each.kind].take(is_past=alert.is_past(each.num_bytes))}
+        worst = max((each for each in growths if each.kind in kinds), default=None)
+        for kind in kinds - ({worst.kind} if worst is not None else set()):
+            self[kind].armed = True  # one alarm a check: its next growth is told
         return worst
 
 

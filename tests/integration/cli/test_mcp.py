@@ -17,6 +17,7 @@ from bfcviz.cli import main
 from bfcviz.cli import mcp as command
 from bfcviz.errors import MissingExtra
 from bfcviz.events.log import EVENTS_FILE
+from bfcviz.exporters.convert import convert
 from bfcviz.model.find_steps import failed_steps
 
 pytestmark = pytest.mark.skipif(
@@ -197,6 +198,15 @@ def test_of_a_folder_with_several_recordings_the_others_are_named(tmp_path):
     assert {line.split()[-1] for line in tools.open().splitlines()[1:]} == {"job", worker, "alone"}
     assert tools.holders("job").splitlines()[1:] == tools.holders("alone").splitlines()
     assert "30.0 MiB" in tools.holders(worker)
+
+
+def test_what_is_missing_of_a_file_is_said_once(tmp_path):
+    whole = sample_trace("conv")
+    convert(whole, tmp_path / "part.parquet", 0, len(whole) // 2)
+    tools = command.Tools(tmp_path)
+    (missing,) = bfcviz.open(tmp_path / "part.parquet").origin.reasons
+    for ask in (tools.holders, tools.leaks, tools.tune, lambda path: tools.whatif(path, ["torch"])):
+        assert " ".join(ask("part.parquet").split()).count(missing) == 1
 
 
 def test_a_search_ends_in_time_and_says_so(folder, monkeypatch):

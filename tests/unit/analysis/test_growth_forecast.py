@@ -9,6 +9,8 @@ from bfcviz.analysis.growth_forecast import limit_forecast
 from bfcviz.analysis.leaks import growth_until
 from bfcviz.errors import OutOfMemory
 from bfcviz.events.log import EventLog
+from bfcviz.events.origin import Origin, Pool
+from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 from bfcviz.model.trace_from_source import trace_of
 
@@ -58,3 +60,37 @@ def test_a_cache_that_is_full_grows_no_more():
         if number in (99, 115, 149):
             forecasts.append(forecast_of(trace_of(heap)) is not None)
     assert forecasts == [True, False, False]
+
+
+def test_what_takes_the_place_of_what_shrinks_reaches_no_limit():
+    heap = new_heap(64 * MIB, log=EventLog(1 << 16))
+    inputs = [heap.allocate(64 * KIB, label="inputs") for _ in range(200)]
+    for number in range(100):
+        step(heap, number)
+        heap.free(inputs.pop())
+    assert forecast_of(trace_of(heap)) is None
+
+
+def test_a_limit_that_was_passed_is_none_of_this_heap():
+    heap = new_heap(64 * MIB, log=EventLog(1 << 16))
+    for number in range(100):
+        step(heap, number)
+    trace = trace_of(heap)
+    events = trace.read(0, len(trace))
+    for limit, is_known in ((5 * MIB, False), (0, False), (11 * MIB, True)):
+        other = Trace.from_events(events, trace.labels, Origin(pools=(Pool("bfc", limit),)))
+        assert (forecast_of(other) is not None) is is_known
+
+
+def test_a_ring_that_dropped_many_events_is_searched_in_those_that_it_has(monkeypatch):
+    heap = new_heap(64 * MIB, log=EventLog(1 << 10))
+    trace = trace_of(heap, keep=1 << 10)
+    for number in range(600):
+        step(heap, number)
+        trace.refresh()
+    monkeypatch.setattr("bfcviz.analysis.leaks._MOST_SEARCHED_FOR_GROWTH", 2000)
+    assert trace.first > 2000
+    found = growth_until(Model(trace), len(trace))
+    assert found.names == ["kept"]
+    monkeypatch.setattr("bfcviz.analysis.leaks._MOST_SEARCHED_FOR_GROWTH", 500)
+    assert growth_until(Model(trace), len(trace)) is None

@@ -324,6 +324,8 @@ TRACEBACK = (
     [
         (TRACEBACK.format(name="_apply", code="param_applied = fn(param)"), True),
         (TRACEBACK.format(name="to", code="return self._apply(convert)"), True),
+        (TRACEBACK.format(name="load_state_dict", code="load(self, state_dict)"), True),
+        (TRACEBACK.format(name="main", code="optimizer.load_state_dict(saved)"), False),
         (TRACEBACK.format(name="_call_impl", code="return forward_call(*args)"), False),
         (
             TRACEBACK.format(name="_apply", code="fn(p)")

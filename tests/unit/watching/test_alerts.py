@@ -180,6 +180,19 @@ def test_a_leak_in_every_step_sets_growth_off_once_for_each_kind_of_marks():
     assert "'step 49' to 'step 50'" in text
 
 
+@pytest.mark.parametrize("at_once", [1, 5, GOOD_MARKS + 3])
+def test_growth_goes_off_as_often_where_a_check_has_many_marks(at_once):
+    heap, monitor = monitor_of(Alert("growth_per_step", above=5 * KIB))
+    found = []
+    for number in range(65):
+        heap.mark(f"step {number}")
+        if number % (GOOD_MARKS + 3) == 0:
+            heap.allocate(6 * KIB)
+        if number % at_once == at_once - 1:
+            found += monitor.check()
+    assert len(found) == 5
+
+
 def test_it_continues_after_the_log_lost_events():
     heap = new_heap(log=bfcviz.EventLog(64))
     heap, monitor = monitor_of(Alert("bytes_in_use", above=50 * KIB), heap=heap)
