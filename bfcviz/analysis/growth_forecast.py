@@ -65,16 +65,6 @@ def growth_headline(model: Model, stop: int, *, still_held: bool = False) -> str
     return f"{growing_name(model.trace, found)} {grow}, {signed_bytes(found.bytes_a_step)} a step{until}"
 
 
-_MOST_SEARCHED: Final = 2_000_000
-"""Events of a trace whose headline is searched for growth as it opens: some 0.2 s."""
-
-
-def growth_at_end(model: Model) -> str:
-    """`growth_headline` of a whole trace; empty for one that is long: `why` and the report search it."""
-    stop = len(model.trace)
-    return growth_headline(model, stop) if stop - model.trace.first <= _MOST_SEARCHED else ""
-
-
 def _goes_on(found: Growth) -> bool:
     """Whether what grew did so up to the end: the steps of the program are still those that were compared.
 

@@ -222,8 +222,8 @@ def _kept_growth(found: Growth, how: Grouping, chunks: NDArray[np.void]) -> Grow
     )
 
 
-_MOST_SEARCHED_FOR_GROWTH: Final = 1_000_000
-"""Events: a fraction of a second."""
+_MOST_SEARCHED_FOR_GROWTH: Final = 4_000_000
+"""Events: 0.3 s."""
 
 _LEAST_GROWN: Final = 0.1
 _LEAST_KEPT: Final = 0.75

@@ -13,7 +13,7 @@ from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
 from bfcviz.analysis.event_text import explain_step, step_line
 from bfcviz.analysis.failures import diagnose
 from bfcviz.analysis.free_chunk_search import EventSearch, search_words
-from bfcviz.analysis.growth_forecast import growth_at_end, growth_headline
+from bfcviz.analysis.growth_forecast import growth_headline
 from bfcviz.analysis.missing_numbers import missing_of_chunks
 from bfcviz.analysis.peak_headline import peak_headline
 from bfcviz.analysis.pool_growths import growth_explanation, growths
@@ -250,7 +250,7 @@ class HeadlineFinder:
 
     def _at_end(self, model: Model) -> Headline:
         """The headline of a trace without a failure, to which no events come."""
-        if growing := growth_at_end(model):
+        if growing := growth_headline(model, len(self.trace)):
             return Headline(growing, grows=True)
         with model.visiting(peak(self.trace, self.pool)) as there:
             return Headline(peak_headline(there), there.step)

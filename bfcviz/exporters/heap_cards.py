@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, request_words
 from bfcviz.analysis.failures import diagnose
-from bfcviz.analysis.growth_forecast import growth_at_end
+from bfcviz.analysis.growth_forecast import growth_headline
 from bfcviz.analysis.peak_headline import peak_headline
 from bfcviz.analysis.short_names import path_end
 from bfcviz.events.origin import facts_of, holds_only_states, regions_known
@@ -145,7 +145,7 @@ class OpeningCard(NamedTuple):
 
 def _card_without_failure(model: Model, says: str = "") -> OpeningCard:
     stats, pool = model.stats(), model.trace.origin.pools[model.pool]
-    headline, *more = filter(None, [growth_at_end(model), peak_headline(model)])
+    headline, *more = filter(None, [growth_headline(model, len(model.trace)), peak_headline(model)])
     facts = [
         f"{pool.name}, step {model.step:,} of {len(model.trace):,}, {stats.chunks_in_use:,} chunks in use",
         *more,
