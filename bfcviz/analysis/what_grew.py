@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from bfcviz.analysis.short_names import path_end, shortened_name
 from bfcviz.answers import AnswerTable, TableAnswer
 from bfcviz.errors import TraceError
-from bfcviz.events.marks import ALERT, numbered_names, phase_ends
+from bfcviz.events.marks import ALERT, numbered_mark_names, phase_ends
 from bfcviz.events.origin import HISTORY_BEGINS
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, check_history
@@ -276,7 +276,7 @@ def _mark_moments(trace: Trace, pool: int) -> list[Moments]:
     marks = events_of(trace, [Kind.MARK], pool)
     ends = phase_ends(marks, trace.labels)
     found = []
-    texts = numbered_names(trace.labels, marks)
+    texts = numbered_mark_names(trace.labels, marks)
     for seq, label, end, text in zip(
         marks["seq"].tolist(), marks["label"].tolist(), ends, texts, strict=True
     ):

@@ -106,7 +106,7 @@ def value_text(value: float) -> str:
     return f"{value:.6g}"
 
 
-def numbered_names(labels: Labels, marks: Events) -> list[str]:
+def numbered_mark_names(labels: Labels, marks: Events) -> list[str]:
     """The name of each mark; with its value, as in `step 3`, where those of a name without a number count steps."""
     values = defaultdict[str, set[int]](set)
     measured = set(float_labels(labels, marks["label"]))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from bfcviz.events.marks import numbered_names
+from bfcviz.events.marks import numbered_mark_names
 from bfcviz.figures import timeline_parts
 from bfcviz.figures.panel import LINES, Panel
 from bfcviz.figures.text import axis_unit, harmless
@@ -109,7 +109,7 @@ def _strip_mark_names(history: History, top: float, theme: Theme) -> dict[str, A
     across = positions_of(history, events)
     left, right = history.step_axis.range(None)
     names, end = [], left
-    places, texts = across.tolist(), numbered_names(history.trace.labels, events)
+    places, texts = across.tolist(), numbered_mark_names(history.trace.labels, events)
     for at, (place, name) in enumerate(zip(places, texts, strict=True)):
         last = place + _LETTER * (len(name) + 2) * (right - left)
         same_follows = texts[at + 1 : at + 2] == [name]
