@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 from contracts.providers import PROVIDERS
+from processes import needs_compiled
 
 import bfcviz
 from bfcviz.errors import LiveError
@@ -14,7 +15,9 @@ from bfcviz.live.heap_provider import HeapProvider
 HAVE_HEAPS = [name for name in PROVIDERS if not name.startswith("tensorflow")]
 
 
-@pytest.fixture(params=PROVIDERS)
+@pytest.fixture(
+    params=[pytest.param(name, marks=needs_compiled if " serve" in name else ()) for name in PROVIDERS]
+)
 def make(request, monkeypatch, tmp_path):
     """Makes the provider; `name` is its framework, way and mechanism."""
     make = partial(PROVIDERS[request.param](monkeypatch, tmp_path))

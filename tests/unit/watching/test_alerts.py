@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 from heaps import KIB, MIB, new_heap
+from processes import needs_compiled
 
 import bfcviz
 from bfcviz.errors import LiveError
@@ -201,6 +202,7 @@ def test_it_continues_after_the_log_lost_events():
     assert len(monitor.check()) == 1
 
 
+@needs_compiled
 def test_the_call_runs_while_the_workload_does_and_the_trace_has_a_mark():
     went_off, threads = threading.Event(), []
 
@@ -223,6 +225,7 @@ def test_the_call_runs_while_the_workload_does_and_the_trace_has_a_mark():
     dashboard.close()
 
 
+@needs_compiled
 def test_an_alarm_just_before_the_end_is_found_at_the_end(tmp_path):
     alert = Alert("bytes_in_use", above="4MiB")
     with bfcviz.watch(numpy=True, limit="64MiB", alerts=[alert], path=tmp_path / "run") as w:
@@ -231,6 +234,7 @@ def test_an_alarm_just_before_the_end_is_found_at_the_end(tmp_path):
     assert len(events_of(bfcviz.open(tmp_path / "run"), [Kind.MARK])) == 1
 
 
+@needs_compiled
 def test_a_failing_call_does_not_reach_the_workload_or_stop_other_alerts():
     def fail(alarm):
         raise ValueError("no mail today")
