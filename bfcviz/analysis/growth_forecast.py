@@ -90,10 +90,9 @@ def limit_forecast(model: Model, found: Growth, stop: int) -> Forecast | None:
         return None
     with model.visiting(int(ends[0])):
         before = int(model.stats().bytes_in_use)
-        model.seek(int(ends[-1]))
-        grown = int(model.stats().bytes_in_use) - before
         model.seek(int(ends[-2]))
-        most = int(measured(model, [stop])["bytes_in_use_max"][0])
+        rows = measured(model, [int(ends[-1]), stop])
+        grown, most = int(rows["bytes_in_use_last"][0]) - before, int(rows["bytes_in_use_max"].max())
     left, a_step = limit - most, min(found.bytes_a_step, grown / found.all_steps)
     if a_step <= 0 or left < 0:  # below 0: the limit is that of something else
         return None

@@ -575,10 +575,10 @@ def _others_of_list(found: StatedFailure) -> dict[int, int]:
 
 def _listed_processes_advice_text(found: StatedFailure) -> str:
     """The processes that a stated failure lists beside this one, the largest first."""
-    others = [(held, pid) for pid, held in _others_of_list(found).items()]
+    others = sorted(((held, pid) for pid, held in _others_of_list(found).items()), reverse=True)
     if not others:
         return ""
-    named = ", ".join(f"{pid} ({format_bytes(held, 2)})" for held, pid in sorted(others, reverse=True)[:3])
+    named = ", ".join(f"{pid} ({format_bytes(held, 2)})" for held, pid in others[:3])
     return f" The text names process {named}."
 
 
